@@ -37,7 +37,7 @@ endpoints:
     rate: 50.5
   - {name: off, url: "https://off.example:8443", secrets: [`+string(key)+`], disabled: true}
 `)
-	f, err := openFile(path, Config{})
+	f, err := newFile(path, Config{}).parse()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ endpoints:
 		e.Timeout != 20*time.Second || e.Concurrency != 16 || e.Rate != 50.5 || e.Disabled {
 		t.Errorf("it is %+v", e)
 	}
-	if all := f.all(); len(all) != 2 || !all[1].Disabled {
+	if all := f; len(all) != 2 || !all[1].Disabled {
 		t.Errorf("all are %+v", all)
 	}
 }
@@ -75,7 +75,7 @@ func TestBadFiles(t *testing.T) {
 			"TEST_OUTBOX_MISSING is not set", "missing: no such file"},
 	} {
 		path := write(t, filepath.Join(t.TempDir(), "endpoints.yaml"), text)
-		_, err := openFile(path, Config{})
+		_, err := newFile(path, Config{}).parse()
 		if err == nil {
 			t.Errorf("%s: taken", text)
 			continue
@@ -89,12 +89,12 @@ func TestBadFiles(t *testing.T) {
 			t.Errorf("a secret is shown: %v", err)
 		}
 	}
-	if _, err := openFile(filepath.Join(t.TempDir(), "nothing.yaml"), Config{}); err == nil ||
+	if _, err := newFile(filepath.Join(t.TempDir(), "nothing.yaml"), Config{}).parse(); err == nil ||
 		!strings.Contains(err.Error(), "nothing.yaml") {
 		t.Errorf("a file that is not there: %v", err)
 	}
 	empty := write(t, filepath.Join(t.TempDir(), "endpoints.yaml"), "")
-	if _, err := openFile(empty, Config{}); err != nil {
+	if _, err := newFile(empty, Config{}).parse(); err != nil {
 		t.Errorf("an empty file, to which endpoints come later: %v", err)
 	}
 }

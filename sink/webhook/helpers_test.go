@@ -66,7 +66,7 @@ var local = Config{AllowPrivate: true, AllowHTTP: true}
 // open returns a Sink that is closed with the test.
 func open(t *testing.T, endpoints Endpoints, cfg Config) *Sink {
 	t.Helper()
-	s, err := newSink(endpoints, cfg)
+	s, err := New(endpoints, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

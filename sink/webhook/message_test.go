@@ -148,13 +148,13 @@ func TestHeaders(t *testing.T) {
 func FuzzRequest(f *testing.F) {
 	f.Add("order.placed", "Order", "42", "acme", `{"traceparent":"a\r\nX-Bad: 1","a":"b\nc"}`, false)
 	f.Add("a\r\nb", "\x00", "é€😀", "%22", `{}`, true)
-	s, err := newSink(List{}, local)
+	s, err := New(List{}, local)
 	if err != nil {
 		f.Fatal(err)
 	}
 	binaryCfg := local
 	binaryCfg.Binary = true
-	inBinary, err := newSink(List{}, binaryCfg)
+	inBinary, err := New(List{}, binaryCfg)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -57,7 +57,6 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/store/endpoint"
 )
 
 // Config configures a Sink. Zero means the default in parentheses.
@@ -85,8 +84,8 @@ type Config struct {
 	// Schedule is how long to wait at least after the first, second, … failed attempt of an event, ± 10 %. The last one
 	// goes on (Standard Webhooks' example: 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h).
 	Schedule []time.Duration
-	// Table opens the table of endpoints of a database, for the URL webhook:table (none).
-	Table func(ctx context.Context) (endpoint.Table, error)
+	// Table opens the table of endpoints of a database, for the URL webhook:table (none). key is the URL's parameter.
+	Table func(ctx context.Context, key string) (Table, error)
 	// Logger is told of endpoints that are disabled and lists that cannot be read (slog.Default).
 	Logger *slog.Logger
 
@@ -149,6 +148,7 @@ var schedule = []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minut
 type Sink struct {
 	cfg       Config
 	endpoints Endpoints
+	list      lister // endpoints, or nil
 	transport *http.Transport
 
 	under sync.WaitGroup // requests that a batch may not wait for
@@ -160,25 +160,19 @@ type Sink struct {
 // New returns a Sink that posts to these endpoints. It talks to nobody. All problems of cfg and of the endpoints of a
 // List are reported at once.
 func New(endpoints Endpoints, cfg Config) (*Sink, error) {
-	s, err := newSink(endpoints, cfg)
-	if err != nil {
-		return nil, fmt.Errorf("configure webhook sink: %w", err)
-	}
-	return s, nil
-}
-
-func newSink(endpoints Endpoints, cfg Config) (*Sink, error) {
 	cfg, err := cfg.withDefaults()
 	if endpoints == nil {
 		err = errors.Join(err, errors.New("endpoints is nil"))
 	}
-	if list, ok := endpoints.(interface{ check(Config) error }); ok {
+	if list, ok := endpoints.(List); ok {
 		err = errors.Join(err, list.check(cfg))
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("configure webhook sink: %w", err)
 	}
-	return &Sink{cfg: cfg, endpoints: endpoints, transport: newTransport(cfg), states: map[string]*state{}}, nil
+	s := &Sink{cfg: cfg, endpoints: endpoints, transport: newTransport(cfg), states: map[string]*state{}}
+	s.list, _ = endpoints.(lister)
+	return s, nil
 }
 
 // Abilities implements outbox.Able.
@@ -187,22 +181,51 @@ func (s *Sink) Abilities() outbox.Abilities {
 }
 
 func (s *Sink) ping(ctx context.Context) error {
-	if _, err := s.endpoints.Lookup(ctx); err != nil {
-		return outbox.Unavailable(fmt.Errorf("look up webhook endpoints: %w", err))
+	_, err := s.endpoints.Lookup(ctx)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("look up webhook endpoints: %w", err)
+	case s.list != nil:
+		err = s.list.failure()
 	}
-	var problem error
-	switch known := s.endpoints.(type) {
-	case *endpointFile:
-		if problem = known.failure(); problem != nil {
-			problem = fmt.Errorf("the former webhook endpoints are still in use: %w", problem)
-		}
-	case *endpointTable:
-		problem = known.failure()
-	}
-	if problem != nil {
-		return outbox.Unavailable(problem)
+	if err != nil {
+		return outbox.Unavailable(err)
 	}
 	return nil
+}
+
+// timeout is outbox.Abilities.Timeout: it has room for the longest timeout of the endpoints.
+func (s *Sink) timeout() time.Duration {
+	longest := defaultTimeout
+	if s.list != nil {
+		longest = s.list.longest()
+	}
+	return (beginTime + longest) * 20 / 19
+}
+
+// List returns the endpoints as they are now, where they are those of a List, a file or a table.
+func (s *Sink) List(ctx context.Context) ([]Endpoint, error) {
+	if s.list == nil {
+		return nil, errors.New("these endpoints cannot be listed")
+	}
+	return s.list.all(ctx)
+}
+
+// Check says what is wrong with an endpoint, as New would of a List.
+func (s *Sink) Check(e Endpoint) error {
+	_, err := newTarget(e, s.cfg)
+	return err
+}
+
+// subscriptions tells who has subscribed to which of the events whose destination is "*". Those for a disabled endpoint
+// become dead letters, as the events that name it.
+func (s *Sink) subscriptions(ctx context.Context) ([]outbox.Subscription, error) {
+	list, err := s.List(ctx)
+	all := []outbox.Subscription{}
+	for i := range list {
+		all = append(all, list[i].subscriptions()...)
+	}
+	return all, err
 }
 
 // Close waits for what is under way, which ends with the context of its Publish, and closes idle connections.
@@ -212,32 +235,24 @@ func (s *Sink) Close() error {
 	return nil
 }
 
-// subscriptions tells who has subscribed to which of the events whose destination is "*".
-func (s *Sink) subscriptions(ctx context.Context) ([]outbox.Subscription, error) {
-	if known, ok := s.endpoints.(interface {
-		subscriptions(ctx context.Context) ([]outbox.Subscription, error)
-	}); ok {
-		return known.subscriptions(ctx)
-	}
-	return nil, errors.New("these endpoints cannot be listed")
-}
-
-// Enable implements Sink.
+// Enable has an endpoint asked again that answered 410, or rests.
 func (s *Sink) Enable(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.states, name)
 }
 
-// Disabled implements Sink.
+// Disabled tells which endpoints answered 410, and when.
 func (s *Sink) Disabled() map[string]time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := map[string]time.Time{}
 	for name, one := range s.states {
-		if at := one.goneSince(); !at.IsZero() {
-			found[name] = at
+		one.mu.Lock()
+		if !one.gone.IsZero() {
+			found[name] = one.gone
 		}
+		one.mu.Unlock()
 	}
 	return found
 }

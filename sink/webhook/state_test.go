@@ -20,7 +20,7 @@ func attempt(ctx context.Context, s *state, v verdict, after time.Duration) erro
 	if err != nil {
 		return err
 	}
-	s.leave(p, v, after, 0, "why")
+	s.leave(p, answer{verdict: v, after: after, err: errors.New("why")}, 0)
 	return nil
 }
 
@@ -100,7 +100,7 @@ func TestTrial(t *testing.T) {
 						return
 					}
 					passed++
-					s.leave(p, unknown, 0, 0, "")
+					s.leave(p, answer{}, 0)
 				})
 			}
 			synctest.Wait()
@@ -109,7 +109,7 @@ func TestTrial(t *testing.T) {
 				t.Errorf("%d passed and %d were refused before the trial was over", passed, refused)
 			}
 			mu.Unlock()
-			s.leave(trial, works, 0, 0, "why")
+			s.leave(trial, answer{verdict: works, after: 0, err: errors.New("why")}, 0)
 			others.Wait()
 			if want := map[verdict]int{0: 10, 1: 10, 2: 0}[works]; passed != want || refused != 10-want {
 				t.Errorf("verdict %d: %d passed and %d were refused, want %d and %d", works, passed, refused, want, 10-want)
@@ -131,7 +131,7 @@ func TestFailuresTogether(t *testing.T) {
 			passes = append(passes, p)
 		}
 		for _, p := range passes {
-			s.leave(p, fails, 0, 0, "why")
+			s.leave(p, answer{verdict: fails, after: 0, err: errors.New("why")}, 0)
 		}
 		if s.rests != 1 {
 			t.Errorf("%d rests, want 1", s.rests)
@@ -152,7 +152,7 @@ func TestWindow(t *testing.T) {
 			t.Fatalf("at the beginning any request may begin: %v", err)
 		}
 		time.Sleep(2 * time.Second)
-		s.leave(pass{straggler: &straggler{}}, unknown, 0, 0, "")
+		s.leave(pass{}, answer{}, 0)
 		if _, err := s.enter(ctx, w); !errors.Is(err, errLate) {
 			t.Fatalf("what took a minute begins with 7.5 s left: %v", err)
 		}
@@ -187,8 +187,8 @@ func TestAnswersTogether(t *testing.T) {
 			}
 			passes = append(passes, p)
 		}
-		s.leave(passes[0], full, time.Hour, 0, "429")
-		s.leave(passes[1], works, 0, 0, "")
+		s.leave(passes[0], answer{verdict: full, after: time.Hour, err: errors.New("429")}, 0)
+		s.leave(passes[1], answer{verdict: works, after: 0, err: errors.New("")}, 0)
 		var rest *restError
 		if err := attempt(t.Context(), s, works, 0); !errors.As(err, &rest) || rest.left != time.Hour {
 			t.Errorf("it is asked within the hour: %v", err)
