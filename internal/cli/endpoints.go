@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -38,49 +37,68 @@ are gone, and events for it become dead letters that can be replayed once there 
 	return cmd
 }
 
-// known are the endpoints of the sink that a command is about, and of which settings.
+// known are the endpoints of the sink that a command is about.
 type known struct {
 	*endpoint.Endpoints
-	form, sink string // of the output, and its name
+	by   endpoint.Change // who changes them
+	form string          // of the output
 }
 
-// withEndpoints calls fn with the endpoints of the sink. The database is opened if they are in its table.
-func (a *application) withEndpoints(ctx context.Context, fn func(known) error) error {
-	c, err := a.settings(config.Publishing)
-	if err != nil {
-		return err
+// onEndpoints completes a command: it does fn with the endpoints of the sink, and with the name that it is given. The
+// database is opened if they are in its table, where they must be if the command edits them.
+func (a *application) onEndpoints(
+	cmd *cobra.Command, edits bool, fn func(ctx context.Context, k known, name string) error,
+) *cobra.Command {
+	var f operatorFlags
+	if edits {
+		f.addTo(cmd.Flags(), "")
 	}
-	of, err := c.TailSink()
-	if err != nil {
-		return err
-	}
-	if !endpoint.Has(of.URL) {
-		return usagef("%v has no endpoints: any name may be a destination there. Give --sink URL of one that has", of)
-	}
-	var db app.Database
-	defer func() {
-		if db != nil {
-			db.Close()
+	cmd.Flags().SortFlags = false
+	cmd.Args = cobra.ExactArgs(strings.Count(cmd.Use, "NAME"))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := a.settings(config.Publishing)
+		if err != nil {
+			return err
 		}
-	}()
-	e, err := endpoint.Open(ctx, of.URL, slog.New(slog.DiscardHandler), func(ctx context.Context) (cold.Database, error) {
-		if c.Database == "" {
-			return nil, outbox.Permanent(errors.New("the endpoints are in a table: of which database? Give --database"))
+		of, err := c.TailSink()
+		if err != nil {
+			return err
 		}
-		if db, err = app.OpenDatabase(ctx, c.Database); err != nil {
-			return nil, err
+		if !endpoint.Has(of.URL) {
+			return usagef("%v has no endpoints: any name may be a destination there. Give --sink URL of one that has", of)
 		}
-		return db.Cold(), nil
-	})
-	if err != nil {
-		return err
+		var db app.Database
+		defer func() {
+			if db != nil {
+				db.Close()
+			}
+		}()
+		open := func(ctx context.Context) (_ cold.Database, err error) {
+			if c.Database == "" {
+				return nil, outbox.Permanent(errors.New("the endpoints are in a table: of which database? Give --database"))
+			}
+			if db, err = app.OpenDatabase(ctx, c.Database); err != nil {
+				return nil, err
+			}
+			return db.Cold(), nil
+		}
+		e, err := endpoint.Open(cmd.Context(), of.URL, slog.New(slog.DiscardHandler), open)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = e.Sink.Close() }() // it holds nothing
+		if edits && !e.Editable() {
+			return usagef("the endpoints of %v are in a file: edit it, relays read it again", of)
+		}
+		by := f.operator()
+		change := endpoint.Change{Action: "endpoint-" + cmd.Name(), Actor: by.Actor, Reason: strings.TrimSpace(by.Reason)}
+		return fn(cmd.Context(), known{e, change, c.Output}, strings.Join(args, ""))
 	}
-	defer func() { _ = e.Sink.Close() }() // it holds nothing
-	return fn(known{e, c.Output, of.String()})
+	return cmd
 }
 
 func (a *application) endpointsList() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the endpoints of the sink, without their secrets",
 		Long: `list shows the endpoints that the only sink, or the one called default, knows by name. SUBSCRIBES TO
@@ -89,67 +107,59 @@ sent; REASON is why one is disabled. It connects to none of them. That a relay h
 to that relay: see its log.`,
 		Example: `  outbox endpoints list --sink webhook:endpoints.yaml
   outbox endpoints list -o json | jq -r '.items[].name'`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withEndpoints(cmd.Context(), func(k known) error {
-				all, err := k.List(cmd.Context())
-				if err != nil {
-					return err
-				}
-				if k.form == "json" {
-					return printPage(a.Out, all, "")
-				}
-				var rows [][]string
-				for _, e := range all {
-					takes := strings.Join(e.Topics, ",")
-					if len(e.Types) > 0 {
-						takes = strings.TrimSpace(takes + " of " + strings.Join(e.Types, ","))
-					}
-					rows = append(rows, []string{e.Name, e.Tenant, takes, e.URL, e.State, e.Reason, strconv.Itoa(e.Secrets)})
-				}
-				return printTable(a.Out,
-					[]string{"NAME", "TENANT", "SUBSCRIBES TO", "URL", "STATE", "REASON", "SECRETS"}, rows)
-			})
-		},
 	}
+	return a.onEndpoints(cmd, false, func(ctx context.Context, k known, _ string) error {
+		all, err := k.List(ctx)
+		if err != nil {
+			return err
+		}
+		if k.form == "json" {
+			return printPage(a.Out, all, "")
+		}
+		var rows [][]string
+		for _, e := range all {
+			takes := strings.Join(e.Topics, ",")
+			if len(e.Types) > 0 {
+				takes = strings.TrimSpace(takes + " of " + strings.Join(e.Types, ","))
+			}
+			rows = append(rows, []string{e.Name, e.Tenant, takes, e.URL, e.State, e.Reason, strconv.Itoa(e.Secrets)})
+		}
+		return printTable(a.Out, []string{"NAME", "TENANT", "SUBSCRIBES TO", "URL", "STATE", "REASON", "SECRETS"}, rows)
+	})
 }
 
 func (a *application) endpointsTest() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "test NAME",
 		Short: "Send one event to an endpoint and say what came of it",
 		Long: `test sends one event of topic outbox.test, signed as any other, and prints how long the answer took, or why it was
 not delivered. No event is written to a database. An endpoint that answers 410 Gone is disabled, as by a relay.`,
 		Example: `  outbox endpoints test acme --sink webhook:endpoints.yaml`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withEndpoints(cmd.Context(), func(k known) error {
-				all, err := k.List(cmd.Context())
-				if err != nil {
-					return err
-				}
-				id, err := outbox.NewID()
-				if err != nil {
-					return err
-				}
-				e := outbox.Event{ID: id, Topic: "outbox.test", Source: "outbox", OccurredAt: time.Now(),
-					Payload: json.RawMessage(`{"test":true}`)}
-				for _, one := range all {
-					if one.Name == args[0] {
-						e.TenantID = one.Tenant
-					}
-				}
-				began := time.Now()
-				d := outbox.Delivery{Destination: args[0], Record: &outbox.Record{Event: e}}
-				if err := k.Sink.Publish(cmd.Context(), []outbox.Delivery{d})[0].Err; err != nil {
-					return err
-				}
-				took := time.Since(began)
-				return a.printEndpoint(k, endpointDone{Endpoint: args[0], Event: id.String(), Seconds: took.Seconds()},
-					fmt.Sprintf("%s took event %s in %s", oneLine(args[0]), id, took.Round(time.Millisecond)))
-			})
-		},
 	}
+	return a.onEndpoints(cmd, false, func(ctx context.Context, k known, name string) error {
+		all, err := k.List(ctx)
+		if err != nil {
+			return err
+		}
+		id, err := outbox.NewID()
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		e := outbox.Event{ID: id, Topic: "outbox.test", Source: "outbox", OccurredAt: began, Payload: []byte(`{"test":true}`)}
+		for _, one := range all {
+			if one.Name == name {
+				e.TenantID = one.Tenant
+			}
+		}
+		d := outbox.Delivery{Destination: name, Record: &outbox.Record{Event: e}}
+		if err := k.Sink.Publish(ctx, []outbox.Delivery{d})[0].Err; err != nil {
+			return err
+		}
+		took := time.Since(began)
+		return a.printEndpoint(k, endpointDone{Endpoint: name, Event: id.String(), Seconds: took.Seconds()},
+			fmt.Sprintf("%s took event %s in %s", oneLine(name), id, took.Round(time.Millisecond)))
+	})
 }
 
 // endpointDone is what was done to an endpoint, as -o json prints it.
@@ -174,37 +184,16 @@ func (a *application) printEndpoint(k known, done endpointDone, words string) er
 	return err
 }
 
-// editing completes a command that changes an endpoint, by fn.
-func (a *application) editing(
-	cmd *cobra.Command, fn func(ctx context.Context, k known, name string, by endpoint.Change) error,
-) *cobra.Command {
-	var f operatorFlags
-	cmd.Args = cobra.ExactArgs(1)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		by := f.operator()
-		change := endpoint.Change{Action: "endpoint-" + cmd.Name(), Actor: by.Actor, Reason: strings.TrimSpace(by.Reason)}
-		return a.withEndpoints(cmd.Context(), func(k known) error {
-			if !k.Editable() {
-				return usagef("the endpoints of %s are in a file: edit it, relays read it again", k.sink)
-			}
-			return fn(cmd.Context(), k, args[0], change)
-		})
-	}
-	f.addTo(cmd.Flags(), "")
-	cmd.Flags().SortFlags = false
-	return cmd
-}
-
 // endpointsChange is one of disable, enable and remove.
 func (a *application) endpointsChange(name, state, short, long string) *cobra.Command {
 	cmd := &cobra.Command{Use: name + " NAME", Short: short, Long: long,
 		Example: "  outbox endpoints " + name + " acme --reason 'INC-4711' --sink webhook:table"}
-	return a.editing(cmd, func(ctx context.Context, k known, of string, by endpoint.Change) (err error) {
+	return a.onEndpoints(cmd, true, func(ctx context.Context, k known, of string) (err error) {
 		changed, words := true, "%s is %s"
 		if name == "remove" {
 			words = "%[2]s %[1]s"
-			err = k.Remove(ctx, of, by)
-		} else if changed, err = k.Switch(ctx, of, name == "enable", by); !changed {
+			err = k.Remove(ctx, of, k.by)
+		} else if changed, err = k.Switch(ctx, of, name == "enable", k.by); !changed {
 			words += " already"
 		}
 		if err != nil {
@@ -215,13 +204,14 @@ func (a *application) endpointsChange(name, state, short, long string) *cobra.Co
 	})
 }
 
-// value returns a secret or the value of a header, which is read if it is -, and of which used says that it was.
-// seen says that it stands in the command line itself.
+// value returns a secret or the value of a header, which it reads now, on this machine. seen says that it stands in the
+// command line itself, used that standard input was read for one.
 func (a *application) value(ctx context.Context, text string, used *bool) (value endpoint.Secret, seen bool, err error) {
-	switch {
-	case text != "-":
-		return endpoint.Secret(text), !strings.HasPrefix(text, "env:") && !strings.HasPrefix(text, "file:"), nil
-	case *used:
+	if text != "-" {
+		value, err = endpoint.ReadSecret(text)
+		return value, string(value) == text, err
+	}
+	if *used {
 		return "", false, usagef("- is there twice: standard input has one value")
 	}
 	*used = true
@@ -238,13 +228,11 @@ func (a *application) endpointsAdd() *cobra.Command {
 		Use:   "add NAME --url URL",
 		Short: "Add an endpoint",
 		Long: `add adds an endpoint to the table of the database. Without --secret it makes a secret, prints it once, and keeps it
-encrypted: OUTBOX_ENDPOINT_KEY holds the key, here and for the relays. Relays know the endpoint within seconds.
+encrypted: OUTBOX_ENDPOINT_KEY holds the key, here and for the relays. With --topic or --type it gets what fits of the
+events whose destination is *, from now on.
 
-With --topic or --type it gets what fits of the events whose destination is *, from now on. Others it gets by its name.
-
-What --secret and --header name by env:NAME or file:PATH is read now, on this machine, and kept encrypted; relays read
-no variable and no file for a row. - reads it from standard input. A value that stands in the command line itself is
-seen by others in ps and in the shell's history.`,
+What --secret and --header name by env:NAME or file:PATH is read now, on this machine; - reads standard input. A value
+that stands in the command line itself is seen by others in ps and in the shell's history.`,
 		Example: `  outbox endpoints add acme --url https://hooks.acme.example/outbox --sink webhook:table
   outbox endpoints add shipping --url https://shipping.example --topic 'order.*' --sink webhook:table
   outbox endpoints add billing --url https://billing.example:8443/events --secret env:BILLING_SECRET --timeout 30s \
@@ -294,9 +282,9 @@ seen by others in ps and in the shell's history.`,
 	flags.IntVar(&e.Concurrency, "concurrency", 0, "requests at the same time (default 64)")
 	flags.Float64Var(&e.Rate, "rate", 0, "requests a second (default: no limit)")
 	_ = cmd.MarkFlagRequired("url") // it is there
-	return a.editing(cmd, func(ctx context.Context, k known, name string, by endpoint.Change) error {
+	return a.onEndpoints(cmd, true, func(ctx context.Context, k known, name string) error {
 		e.Name = name
-		made, err := k.Add(ctx, e, by)
+		made, err := k.Add(ctx, e, k.by)
 		if err != nil {
 			return err
 		}
@@ -339,8 +327,8 @@ changes over.`,
 	cmd.Flags().StringVar(&secret, "secret", "",
 		"where the new one is: `env:NAME`, file:PATH, or - for standard input (default: one is made)")
 	cmd.Flags().DurationVar(&overlap, "overlap", 24*time.Hour, "how long the former one signs too")
-	return a.editing(cmd, func(ctx context.Context, k known, name string, by endpoint.Change) error {
-		made, err := k.Rotate(ctx, name, string(given), overlap, by)
+	return a.onEndpoints(cmd, true, func(ctx context.Context, k known, name string) error {
+		made, err := k.Rotate(ctx, name, given, overlap, k.by)
 		if err != nil {
 			return err
 		}

@@ -9,8 +9,6 @@ import (
 	"net/url"
 	"slices"
 	"time"
-
-	"github.com/outboxrelay/outbox/sink/webhook"
 )
 
 // Shown is what may be shown of an endpoint.
@@ -55,9 +53,7 @@ func masked(text string) string {
 // Editable tells whether they are in a table.
 func (e *Endpoints) Editable() bool { return e.table != nil }
 
-// Add adds an endpoint. Its secrets and headers may be references (webhook.ReadSecret), which are resolved here, where
-// somebody sits who may read what they name, and never again. Without a secret it makes one and returns it, which
-// nothing shows again.
+// Add adds an endpoint. Without a secret it makes one and returns it, which nothing shows again.
 func (e *Endpoints) Add(ctx context.Context, one Endpoint, by Change) (made Secret, err error) {
 	if one.Name == "" {
 		return "", errors.New("the endpoint has no name")
@@ -68,31 +64,19 @@ func (e *Endpoints) Add(ctx context.Context, one Endpoint, by Change) (made Secr
 		}
 		one.Secrets = []Secret{made}
 	}
-	for i, text := range one.Secrets {
-		if one.Secrets[i], err = webhook.ReadSecret(string(text)); err != nil {
-			return "", fmt.Errorf("secret %d: %w", i+1, err)
-		}
-	}
-	for name, text := range one.Headers {
-		if one.Headers[name], err = webhook.ReadSecret(string(text)); err != nil {
-			return "", fmt.Errorf("header %s: %w", name, err)
-		}
-	}
 	if err := e.Sink.Check(one); err != nil {
 		return "", err
 	}
-	r := row{Endpoint: one, Values: map[string]string{}}
-	for name, value := range one.Headers {
-		if r.Values[name], err = e.table.ring.seal(value, r.use(useHeader+name)); err != nil {
+	r := row{Endpoint: one, Values: map[string]string{}, Sealed: make([]sealed, len(one.Secrets))}
+	for i, value := range one.Secrets {
+		if r.Sealed[i].Value, err = e.table.ring.seal(value, r.use(aSecret)); err != nil {
 			return "", err
 		}
 	}
-	for _, value := range one.Secrets {
-		text, err := e.table.ring.seal(value, r.use(useSecret))
-		if err != nil {
+	for name, value := range one.Headers {
+		if r.Values[name], err = e.table.ring.seal(value, r.use(aHeader+name)); err != nil {
 			return "", err
 		}
-		r.Sealed = append(r.Sealed, sealed{Value: text})
 	}
 	done, err := e.table.rows.change(ctx, "endpoint_add", r, by)
 	if err == nil && !done {
@@ -101,36 +85,32 @@ func (e *Endpoints) Add(ctx context.Context, one Endpoint, by Change) (made Secr
 	return made, err
 }
 
-// Rotate puts a secret before the present one, which goes on signing for a while: the one that is given as for Add, or
-// one that is made and returned. It drops former secrets that are not for this row any more: with one of them no relay
-// could use the endpoint.
+// Rotate puts a secret before the present one, which goes on signing for a while: the one that is given, or one that is
+// made and returned. It drops former secrets that are not for this row any more: with one of them no relay could use the
+// endpoint.
 func (e *Endpoints) Rotate(
-	ctx context.Context, name, given string, overlap time.Duration, by Change,
+	ctx context.Context, name string, given Secret, overlap time.Duration, by Change,
 ) (made Secret, err error) {
 	r, err := e.row(name)
 	if err != nil {
 		return "", err
 	}
-	var value Secret
 	if given == "" {
-		made, err = newSecret()
-		value = made
-	} else {
-		value, err = webhook.ReadSecret(given)
+		if made, err = newSecret(); err != nil {
+			return "", err
+		}
+		given = made
 	}
-	if err != nil {
-		return "", err
-	}
-	if err := value.Check(); err != nil {
+	if err := given.Check(); err != nil {
 		return "", fmt.Errorf("the new secret %w", err)
 	}
-	text, err := e.table.ring.seal(value, r.use(useSecret))
+	text, err := e.table.ring.seal(given, r.use(aSecret))
 	if err != nil {
 		return "", err
 	}
 	now := time.Now().UTC().Truncate(time.Second)
 	r.Sealed = slices.DeleteFunc(r.Sealed, func(s sealed) bool {
-		_, err := e.table.ring.open(s.Value, r.use(useSecret))
+		_, err := e.table.ring.open(s.Value, r.use(aSecret))
 		return !s.Until.IsZero() && !now.Before(s.Until) || overlap <= 0 || errors.Is(err, errMoved)
 	})
 	for i := range r.Sealed {
@@ -186,10 +166,10 @@ func (e *Endpoints) put(ctx context.Context, r row, by Change) error {
 		return text // with a key that is gone it stays as it is, and no relay can use it
 	}
 	for i := range r.Sealed {
-		r.Sealed[i].Value = again(r.Sealed[i].Value, useSecret)
+		r.Sealed[i].Value = again(r.Sealed[i].Value, aSecret)
 	}
 	for name, value := range r.Values {
-		r.Values[name] = again(value, useHeader+name)
+		r.Values[name] = again(value, aHeader+name)
 	}
 	done, err := e.table.rows.change(ctx, "endpoint_change", r, by)
 	if err == nil && !done {

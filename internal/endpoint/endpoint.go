@@ -29,6 +29,9 @@ type (
 	Secret   = webhook.Secret
 )
 
+// ReadSecret is webhook.ReadSecret, for operators: where somebody sits who may read what a text refers to.
+func ReadSecret(text string) (Secret, error) { return webhook.ReadSecret(text) }
+
 // Opened opens the program's database.
 type Opened func(ctx context.Context) (cold.Database, error)
 
@@ -61,7 +64,6 @@ type table struct {
 }
 
 const (
-	answeredGone = "answered 410 Gone"
 	// readEvery is how often all rows are read, though no row has changed: former secrets end.
 	readEvery = time.Minute
 	tableTime = 2 * time.Second
@@ -69,17 +71,21 @@ const (
 	defectWait = 30 * time.Second
 )
 
+// openTable answers with a *outbox.SchemaError where the database has no table of endpoints yet, and with
+// outbox.ErrRowsHidden where a policy hides them.
 func openTable(ctx context.Context, key string, db Opened) (*table, error) {
 	ring, err := readKeyring(key)
 	if err != nil {
 		return nil, outbox.Permanent(err)
 	}
-	opened, err := db(ctx)
-	if err != nil {
-		return nil, err
+	of, err := db(ctx)
+	if err == nil {
+		err = of.Check(ctx, "outbox_endpoints", nil)
 	}
-	of, err := openRows(ctx, opened)
-	return &table{rows: of, ring: ring}, err
+	if err == nil {
+		err = of.Visible(ctx, "outbox_endpoints") // the events of hidden ones would be dead letters
+	}
+	return &table{rows: rows{of}, ring: ring}, err
 }
 
 // Read implements webhook.Table.
@@ -118,14 +124,14 @@ func (t *table) unsealed(r row, now time.Time) Endpoint {
 		if !s.Until.IsZero() && !now.Before(s.Until) {
 			continue
 		}
-		text, err := t.ring.open(s.Value, r.use(useSecret))
+		text, err := t.ring.open(s.Value, r.use(aSecret))
 		if err != nil {
 			problems = append(problems, "a secret: "+err.Error())
 		}
 		e.Secrets = append(e.Secrets, text)
 	}
 	for name, value := range r.Values {
-		text, err := t.ring.open(value, r.use(useHeader+name))
+		text, err := t.ring.open(value, r.use(aHeader+name))
 		if err != nil {
 			problems = append(problems, "header "+name+": "+err.Error())
 		}
@@ -149,11 +155,10 @@ func (t *table) Gone(ctx context.Context, e Endpoint) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tableTime)
 	defer cancel()
-	return t.rows.disable(ctx, r, answeredGone)
+	r.Reason = "answered 410 Gone"
+	_, err := t.rows.change(ctx, "endpoint_disable", r, Change{})
+	return err
 }
-
-// use is that of a text in a row. The path of the URL is no part of it: it may change, the server may not.
-func (r row) use(as string) use { return use{r.Name, r.Tenant, origin(r.URL), as} }
 
 // Endpoints are those of a sink of webhooks, for who lists or changes them.
 type Endpoints struct {

@@ -36,15 +36,6 @@ type Change struct{ Action, Actor, Reason string }
 // outbox_operator. It is safe for concurrent use.
 type rows struct{ db cold.Database }
 
-// openRows answers with a *outbox.SchemaError where the database has no table of endpoints yet, and with
-// outbox.ErrRowsHidden where a policy hides them: their events would be dead letters.
-func openRows(ctx context.Context, db cold.Database) (rows, error) {
-	if err := db.Check(ctx, "outbox_endpoints", nil); err != nil {
-		return rows{}, err
-	}
-	return rows{db}, db.Visible(ctx, "outbox_endpoints")
-}
-
 // statement is what the files endpoint_*.sql are given.
 type statement struct {
 	row
@@ -111,14 +102,8 @@ func scan(of cold.Rows) (r row, err error) {
 	return r, nil
 }
 
-// disable is for a sink that was told to send no more. It changes nothing that somebody else has changed.
-func (t rows) disable(ctx context.Context, r row, reason string) error {
-	r.Reason = reason
-	_, err := t.change(ctx, "endpoint_disable", r, Change{})
-	return err
-}
-
-// change runs a statement and tells whether it changed something. That is recorded if somebody has done it.
+// change runs a statement and tells whether it changed something: nothing that somebody else has changed meanwhile. It
+// is recorded if somebody has done it.
 func (t rows) change(ctx context.Context, name string, r row, by Change) (changed bool, err error) {
 	q, err := r.statement()
 	if err != nil {

@@ -19,11 +19,7 @@ type stored struct {
 
 func store(db database) *stored {
 	db.t.Helper()
-	of, err := openRows(db.t.Context(), db)
-	if err != nil {
-		db.t.Fatal(err)
-	}
-	return &stored{rows: of, t: db.t}
+	return &stored{rows: rows{db}, t: db.t}
 }
 
 // changed reads the rows, which must have changed since they were read last.
@@ -106,16 +102,14 @@ func TestRowsOfOthers(t *testing.T) {
 		changed.URL = "https://b.example"
 		s.do("change", changed, true)
 		s.do("change", read, false)
-		if err := s.disable(t.Context(), read, "gone"); err != nil {
-			t.Fatal(err)
-		}
+		read.Reason = "gone"
+		s.do("disable", read, false)
 		now := s.changed()[0]
 		if now.URL != changed.URL || !now.Since.IsZero() || now.Revision == read.Revision {
 			t.Fatalf("it is %+v, want the first change alone", now)
 		}
-		if err := s.disable(t.Context(), now, "gone"); err != nil {
-			t.Fatal(err)
-		}
+		now.Reason = "gone"
+		s.do("disable", now, true)
 		now = s.changed()[0]
 		if time.Since(now.Since).Abs() > time.Hour || now.Reason != "gone" {
 			t.Fatalf("it is %+v, want it disabled", now)

@@ -70,13 +70,17 @@ func readKeyring(reference string) (keyring, error) {
 	return ring, nil
 }
 
-// use is what a sealed text is for.
-type use struct{ endpoint, tenant, origin, as string }
-
+// What a sealed text of a row is.
 const (
-	useSecret = "secret"
-	useHeader = "header "
+	aSecret = "secret"
+	aHeader = "header " // and its name
 )
+
+// use is what a text of the row is for, which is authenticated. Its parts are quoted, so that no two uses are the same.
+// The path of the URL is no part of it: it may change, the server may not.
+func (r *row) use(as string) []byte {
+	return fmt.Appendf(nil, "%q %q %q %q", as, r.Name, r.Tenant, origin(r.URL))
+}
 
 // origin is the scheme, host and port of a URL, or the text itself if it is none.
 func origin(text string) string {
@@ -88,27 +92,22 @@ func origin(text string) string {
 	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// bound is what is authenticated. The texts are quoted, so that no two uses have the same.
-func (u use) bound() []byte {
-	return fmt.Appendf(nil, "%q %q %q %q", u.as, u.endpoint, u.tenant, u.origin)
-}
-
 // errMoved says that a sealed text is not for the endpoint that has it.
 var errMoved = errors.New("its row was changed: what is sealed is for another name, tenant or server, or no more " +
 	"what it was. If the URL is right, outbox endpoints rotate makes another secret; a header needs remove and add")
 
 // seal encrypts a secret of an endpoint with the first key.
-func (r keyring) seal(text Secret, u use) (string, error) {
+func (r keyring) seal(text Secret, use []byte) (string, error) {
 	if len(r) == 0 {
 		return "", errNoKey
 	}
-	sealed := r[0].aead.Seal(nil, nil, []byte(text), u.bound())
+	sealed := r[0].aead.Seal(nil, nil, []byte(text), use)
 	return sealedPrefix + r[0].id + ":" + base64.StdEncoding.EncodeToString(sealed), nil
 }
 
 // open decrypts what seal has returned. The texts of rows come here and to nothing else: a reference in a row would let
 // whoever may write the table read the relay's variables and files.
-func (r keyring) open(sealed string, u use) (Secret, error) {
+func (r keyring) open(sealed string, use []byte) (Secret, error) {
 	rest, ok := strings.CutPrefix(sealed, sealedPrefix)
 	switch {
 	case strings.HasPrefix(sealed, "env:"), strings.HasPrefix(sealed, "file:"):
@@ -124,13 +123,13 @@ func (r keyring) open(sealed string, u use) (Secret, error) {
 		if key.id != id {
 			continue
 		}
+		var plain []byte
 		all, err := base64.StdEncoding.DecodeString(text)
-		if err != nil {
-			return "", errMoved
+		if err == nil {
+			plain, err = key.aead.Open(nil, nil, all, use)
 		}
-		plain, err := key.aead.Open(nil, nil, all, u.bound())
 		if err != nil {
-			return "", errMoved
+			return "", errMoved // the cause says no more
 		}
 		return Secret(plain), nil
 	}

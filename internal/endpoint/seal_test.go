@@ -9,7 +9,10 @@ import (
 // What is sealed is opened by its key and for its endpoint and use, and by nothing else.
 func TestSeal(t *testing.T) {
 	old := ring(t, aKey("a"))
-	acme := use{"acme", "t1", "https://acme.example:443", useSecret}
+	use := func(name, tenant, url, as string) []byte {
+		return (&row{Endpoint: Endpoint{Name: name, Tenant: tenant, URL: url}}).use(as)
+	}
+	acme := use("acme", "t1", "https://acme.example/a", aSecret)
 	sealed, err := old.seal(secret, acme)
 	if err != nil {
 		t.Fatal(err)
@@ -24,17 +27,18 @@ func TestSeal(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ring    keyring
 		sealed  string
-		use     use
+		use     []byte
 		problem string
 	}{
 		"its key":          {old, sealed, acme, ""},
+		"another path":     {old, sealed, use("acme", "t1", "https://ACME.example:443/b", aSecret), ""},
 		"a new key first":  {both, sealed, acme, ""},
 		"another key":      {other, sealed, acme, "none of those given"},
 		"no key":           {nil, sealed, acme, "OUTBOX_ENDPOINT_KEY"},
-		"another endpoint": {old, sealed, use{"billing", acme.tenant, acme.origin, acme.as}, "outbox endpoints rotate"},
-		"another tenant":   {old, sealed, use{acme.endpoint, "", acme.origin, acme.as}, "outbox endpoints rotate"},
-		"another server":   {old, sealed, use{acme.endpoint, acme.tenant, "https://spy.example:443", acme.as}, "was changed"},
-		"another use":      {old, sealed, use{acme.endpoint, acme.tenant, acme.origin, useHeader + "X"}, "remove and add"},
+		"another endpoint": {old, sealed, use("billing", "t1", "https://acme.example", aSecret), "outbox endpoints rotate"},
+		"another tenant":   {old, sealed, use("acme", "", "https://acme.example", aSecret), "outbox endpoints rotate"},
+		"another server":   {old, sealed, use("acme", "t1", "https://spy.example", aSecret), "was changed"},
+		"another use":      {old, sealed, use("acme", "t1", "https://acme.example", aHeader+"X"), "remove and add"},
 		"cut off":          {old, sealed[:len(sealed)-8], acme, "was changed"},
 		"empty":            {old, sealedPrefix + old[0].id + ":", acme, "was changed"},
 		"a variable":       {old, "env:TEST_ENDPOINT_KEY", acme, "only a file of endpoints"},

@@ -20,7 +20,7 @@ import (
 // sealedFor is a row with a secret that is sealed for it.
 func sealedFor(t *testing.T, r keyring, one row) row {
 	t.Helper()
-	text, err := r.seal(secret, one.use(useSecret))
+	text, err := r.seal(secret, one.use(aSecret))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,8 +170,7 @@ func TestKeysChange(t *testing.T) {
 		hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header }))
 		t.Cleanup(hook.Close)
 		ring(t, aKey("a"))
-		t.Setenv("TEST_TOKEN", "Bearer x")
-		e := webhook.Endpoint{Name: "acme", URL: hook.URL, Headers: map[string]webhook.Secret{"X-A": "env:TEST_TOKEN"}}
+		e := webhook.Endpoint{Name: "acme", URL: hook.URL, Headers: map[string]webhook.Secret{"X-A": "Bearer x"}}
 		made, err := db.open().Add(t.Context(), e, by)
 		if err != nil || made.Check() != nil {
 			t.Fatalf("made %q, error %v", string(made), err)
