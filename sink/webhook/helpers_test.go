@@ -156,6 +156,15 @@ func event(t testing.TB, to string, orderKey int64) outbox.Delivery {
 	}}
 }
 
+// events are n new ones of different keys, to the destinations in turn.
+func events(t testing.TB, n int, to ...string) (batch []outbox.Delivery) {
+	t.Helper()
+	for i := range n {
+		batch = append(batch, event(t, to[i%len(to)], int64(i)))
+	}
+	return batch
+}
+
 // one publishes a delivery.
 func one(t *testing.T, s *Sink, d outbox.Delivery) error {
 	t.Helper()

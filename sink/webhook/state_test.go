@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -73,68 +72,56 @@ func TestRest(t *testing.T) {
 	})
 }
 
-// After a rest one request is the trial. The others wait for what comes of it, and go out or are answered at once.
+// After a rest one request is the trial. The others are late until it has its answer, and then go out or rest too.
 func TestTrial(t *testing.T) {
-	for _, works := range []verdict{works, fails, unknown} {
+	for _, outcome := range []verdict{works, fails, unknown} {
 		synctest.Test(t, func(t *testing.T) {
+			ctx := t.Context()
 			s := newState(&target{Endpoint: Endpoint{Concurrency: 100}})
 			for range 3 {
-				_ = attempt(t.Context(), s, fails, 0)
+				_ = attempt(ctx, s, fails, 0)
 			}
 			time.Sleep(2 * time.Second)
-			w := window{begin: t.Context()}
-			trial, err := s.enter(t.Context(), w)
+			trial, err := s.enter(ctx, window{begin: ctx})
 			if err != nil || !trial.trial {
 				t.Fatalf("%+v, %v", trial, err)
 			}
-			var others sync.WaitGroup
-			var mu sync.Mutex
-			passed, refused := 0, 0
 			for range 10 {
-				others.Go(func() {
-					p, err := s.enter(t.Context(), w)
-					mu.Lock()
-					defer mu.Unlock()
-					if err != nil {
-						refused++
-						return
-					}
-					passed++
-					s.leave(p, answer{}, 0)
-				})
+				if err := attempt(ctx, s, works, 0); !errors.Is(err, errLate) {
+					t.Fatalf("beside the trial: %v", err)
+				}
 			}
-			synctest.Wait()
-			mu.Lock()
-			if passed+refused > 0 {
-				t.Errorf("%d passed and %d were refused before the trial was over", passed, refused)
-			}
-			mu.Unlock()
-			s.leave(trial, answer{verdict: works, after: 0, err: errors.New("why")}, 0)
-			others.Wait()
-			if want := map[verdict]int{0: 10, 1: 10, 2: 0}[works]; passed != want || refused != 10-want {
-				t.Errorf("verdict %d: %d passed and %d were refused, want %d and %d", works, passed, refused, want, 10-want)
+			s.leave(trial, answer{verdict: outcome, err: errors.New("why")}, 0)
+			var rest *restError
+			if err := attempt(ctx, s, works, 0); outcome == fails && !errors.As(err, &rest) || outcome != fails && err != nil {
+				t.Errorf("after verdict %d: %v", outcome, err)
 			}
 		})
 	}
 }
 
-// What was under way when the rest began says nothing new: 64 failures at once are not 64 rests.
-func TestFailuresTogether(t *testing.T) {
+// What was under way when a rest began says nothing new: 64 failures at once are not 64 rests, and a 200 does not end
+// what Retry-After asked for.
+func TestAnswersTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newState(&target{Endpoint: Endpoint{Concurrency: 64}})
-		var passes []pass
-		for range 64 {
-			p, err := s.enter(t.Context(), window{begin: t.Context()})
-			if err != nil {
-				t.Fatal(err)
+		for _, then := range []verdict{fails, works} {
+			s := newState(&target{Endpoint: Endpoint{Concurrency: 64}})
+			var passes []pass
+			for range 64 {
+				p, err := s.enter(t.Context(), window{begin: t.Context()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				passes = append(passes, p)
 			}
-			passes = append(passes, p)
-		}
-		for _, p := range passes {
-			s.leave(p, answer{verdict: fails, after: 0, err: errors.New("why")}, 0)
-		}
-		if s.rests != 1 {
-			t.Errorf("%d rests, want 1", s.rests)
+			s.leave(passes[0], answer{verdict: full, after: time.Hour, err: errors.New("429")}, 0)
+			for _, p := range passes[1:] {
+				s.leave(p, answer{verdict: then, err: errors.New("why")}, 0)
+			}
+			var rest *restError
+			if err := attempt(t.Context(), s, works, 0); !errors.As(err, &rest) || rest.left != time.Hour || s.rests != 1 {
+				t.Errorf("after verdict %d, %d rests: %v; want one of an hour", then, s.rests, err)
+			}
 		}
 	})
 }
@@ -175,56 +162,40 @@ func TestWindow(t *testing.T) {
 	})
 }
 
-// A 200 of a request that was under way does not end the rest that Retry-After asked for.
-func TestAnswersTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newState(&target{Endpoint: Endpoint{Concurrency: 2}})
-		var passes []pass
-		for range 2 {
-			p, err := s.enter(t.Context(), window{begin: t.Context()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			passes = append(passes, p)
-		}
-		s.leave(passes[0], answer{verdict: full, after: time.Hour, err: errors.New("429")}, 0)
-		s.leave(passes[1], answer{verdict: works, after: 0, err: errors.New("")}, 0)
-		var rest *restError
-		if err := attempt(t.Context(), s, works, 0); !errors.As(err, &rest) || rest.left != time.Hour {
-			t.Errorf("it is asked within the hour: %v", err)
-		}
-	})
-}
-
-// An endpoint that is down is asked a few times. Only what was sent counts an attempt, and the others wait until its
-// rest is over. Another endpoint does not notice.
+// An endpoint that is down, or hangs, is asked a few times. Only what was sent counts an attempt, and the others wait
+// until its rest is over. Another endpoint does not notice.
 func TestDeadEndpointSpendsNoAttempts(t *testing.T) {
 	t.Parallel()
-	dead, fine := receive(t, status(http.StatusBadGateway)), receive(t, nil)
-	e := dead.endpoint("dead")
-	e.Concurrency = 1
-	s := open(t, newBook(e, fine.endpoint("fine")), local)
-	var batch []outbox.Delivery
-	for i := range 500 {
-		d := event(t, []string{"dead", "fine"}[i%2], int64(i))
-		d.Attempts = 1
-		batch = append(batch, d)
-	}
-	failed := 0
-	for i, res := range s.Publish(t.Context(), batch) {
-		if i%2 == 1 {
-			wantDelivered(t, []outbox.Result{res})
-		} else if class, after := outbox.Classify(res.Err); class == outbox.ClassPostponed {
-			if wantClass(t, res.Err, class, `"dead"`, "rests", "502"); after <= 0 || after > 2*maxRest {
-				t.Fatalf("it waits for %s", after)
+	for text, answer := range map[string]func(http.ResponseWriter, received, int){
+		"502":          status(http.StatusBadGateway),
+		"within 300ms": func(_ http.ResponseWriter, got received, _ int) { <-got.ctx.Done() },
+	} {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			dead, fine := receive(t, answer), receive(t, nil)
+			e := dead.endpoint("dead")
+			e.Concurrency = 2
+			if text != "502" {
+				e.Timeout = 300 * time.Millisecond
 			}
-		} else if after := wantClass(t, res.Err, outbox.ClassRetryAfter, `"dead"`, "502"); after < 4*time.Minute {
-			t.Fatalf("it waits for %s", after)
-		} else {
-			failed++
-		}
-	}
-	if n := dead.count(); n < restAfter || n > 50 || failed != n {
-		t.Errorf("%d requests to what is dead and %d attempts counted, want 3 and not many more", n, failed)
+			s := open(t, newBook(e, fine.endpoint("fine")), local)
+			failed := 0
+			for i, res := range s.Publish(t.Context(), events(t, 500, "dead", "fine")) {
+				if i%2 == 1 {
+					wantDelivered(t, []outbox.Result{res})
+				} else if class, after := outbox.Classify(res.Err); class == outbox.ClassPostponed {
+					if wantClass(t, res.Err, class, `"dead"`, "rests", text); after <= 0 || after > 2*maxRest {
+						t.Fatalf("it waits for %s", after)
+					}
+				} else if after := wantClass(t, res.Err, outbox.ClassRetryAfter, `"dead"`, text); after < 4*time.Second {
+					t.Fatalf("it waits for %s", after)
+				} else {
+					failed++
+				}
+			}
+			if n := dead.count(); n == 0 || n > 50 || failed < restAfter || failed > n {
+				t.Errorf("%d requests to what is dead and %d attempts counted, want 3 and not many more", n, failed)
+			}
+		})
 	}
 }
