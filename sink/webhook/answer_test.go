@@ -65,6 +65,8 @@ func TestAnswers(t *testing.T) {
 		{503, []string{"Retry-After", "1"}, 1, outbox.ClassRetryAfter, 4 * time.Minute, 6 * time.Minute, "503"},
 		{503, []string{"Retry-After", "999999999999999999999"}, 0, outbox.ClassRetryAfter, time.Hour, time.Hour, "503"},
 		{413, nil, 0, outbox.ClassPermanent, 0, 0, "413 Request Entity Too Large"},
+		{302, []string{"Location", "http://169.254.169.254/hunter2"}, 0, outbox.ClassRetryAfter, 4 * time.Second,
+			6 * time.Second, "redirects are not followed"},
 		{799, nil, 0, outbox.ClassRetryAfter, 4 * time.Second, 6 * time.Second, "answered 799"},
 	} {
 		t.Run(fmt.Sprint(tt.code, tt.headers, tt.tries), func(t *testing.T) {

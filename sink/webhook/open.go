@@ -18,35 +18,14 @@ import (
 // inTable is the path of a URL whose endpoints are in a table.
 const inTable = "table"
 
-// Open reads the endpoints of a file and returns a Sink for them. The URL is webhook: and the path of the file, with
-// these parameters:
-//
-//	webhook:/etc/outbox/endpoints.yaml
-//	webhook:endpoints.yaml?cloudevents=binary
-//	webhook:table               Config.Table; webhook:./table is a file of that name
-//	?key=env:NAME               of the table's secrets, also file:PATH; OUTBOX_ENDPOINT_KEY if there is none
-//	?allow=private,http         all addresses and ports, and http:// beside https://
-//	?allow=10.1.0.0/16          endpoints in this inner network, and in no other
-//	?ports=443,9443             instead of 443 and 8443
-//	?schedule=5s,1m,10m         Config.Schedule
-//	?proxy=http://egress:4750   which makes all requests and must refuse inner networks itself
-//
-// What they say is added to cfg. An error is of class outbox.ClassUnavailable if the table cannot be read now.
-//
-// The file is YAML:
+// Open reads the endpoints of a file and returns a Sink for them. The URL is webhook: and the path of the file, or
+// webhook:table for Config.Table; docs/reference/sinks.md#webhooks has its parameters, which are added to cfg, and what
+// an entry of the file may say. An error is of class outbox.ClassUnavailable if the table cannot be read now.
 //
 //	endpoints:
 //	  - name: acme
 //	    url: https://hooks.acme.example/outbox
 //	    secrets: [env:ACME_SECRET, file:/run/secrets/acme-former]
-//	    headers: {Authorization: env:ACME_AUTHORIZATION}
-//	    timeout: 20s
-//	    concurrency: 16
-//	    rate: 50
-//	    tenant: acme
-//	    topics: ["order.*"]
-//	    types: [Order]
-//	    disabled: true
 //
 // Name, url and secrets are required. A secret or the value of a header is what ReadSecret takes. The file is read
 // again when it, or one of the files it names, has changed. One that cannot be read then leaves the former endpoints in
@@ -95,11 +74,8 @@ func parse(text string, cfg *Config) (path string, err error) {
 	if err != nil {
 		return "", errors.New("the parameters of the URL are not of the form name=value&name=value")
 	}
-	for _, all := range values { // a list may come in several parts
-		all[0] = strings.Join(all, ",")
-	}
-	for name, all := range values {
-		values[name] = all[:1]
+	for name, all := range values { // a list may come in several parts
+		values[name] = []string{strings.Join(all, ",")}
 	}
 	problems := []error{sinkurl.Take(values, options(cfg)...)}
 	for name := range values {
@@ -182,10 +158,10 @@ func Driver() sink.Driver {
 // checkURL does not look into the file: settings may be checked where it is not.
 func checkURL(url string) error {
 	var cfg Config
-	if _, err := parse(url, &cfg); err != nil {
-		return err
+	_, err := parse(url, &cfg)
+	if err == nil {
+		_, err = cfg.withDefaults()
 	}
-	_, err := cfg.withDefaults()
 	return err
 }
 

@@ -104,8 +104,11 @@ func (s *Sink) deliver(ctx context.Context, w window, to usable, d *outbox.Deliv
 		return outbox.Permanent(fmt.Errorf("endpoint %q is of another tenant than the event", to.Name))
 	}
 	turn, err := to.enter(ctx, w)
-	if err != nil {
-		return to.refused(err)
+	switch {
+	case errors.Is(err, errLate): // the others of its endpoint come first
+		return outbox.Postponed(fmt.Errorf("endpoint %q: %w", to.Name, err), to.book())
+	case err != nil:
+		return err
 	}
 	if w.patience == 0 {
 		return s.send(ctx, w, to.state, turn, d)
@@ -129,27 +132,6 @@ func (s *Sink) deliver(ctx context.Context, w window, to usable, d *outbox.Deliv
 	return outbox.Postponed(&late.Answer{C: later}, to.Timeout)
 }
 
-// refused is what becomes of an event whose request was not made.
-func (s *state) refused(err error) error {
-	var rest *restError
-	told := fmt.Errorf("endpoint %q: %w", s.Name, err)
-	switch {
-	case errors.As(err, &rest):
-		return outbox.Postponed(told, rest.left)
-	case errors.Is(err, errGone):
-		return outbox.Permanent(s.wentAway())
-	case errors.Is(err, errLate): // the others of its endpoint come first
-		return outbox.Postponed(told, s.book())
-	}
-	return outbox.Unavailable(told) // the batch was given up
-}
-
-// wentAway says how an endpoint that answered 410 is enabled again.
-func (s *state) wentAway() error {
-	return fmt.Errorf("endpoint %q answered 410 Gone, so it is disabled: outbox endpoints enable asks it again if a table "+
-		"has it, else another url in its entry, Enable, or a restart of the relay; then replay its dead letters", s.Name)
-}
-
 // send makes the request of a turn.
 func (s *Sink) send(ctx context.Context, w window, to *state, turn pass, d *outbox.Delivery) error {
 	began := time.Now()
@@ -162,7 +144,7 @@ func (s *Sink) send(ctx context.Context, w window, to *state, turn pass, d *outb
 		return outbox.Unavailable(a.err)
 	case a.verdict == leaves:
 		s.disable(ctx, to)
-		return outbox.Permanent(to.wentAway())
+		return to.wentAway()
 	case a.permanent:
 		return outbox.Permanent(a.err)
 	case a.unseen:

@@ -111,9 +111,8 @@ func TestMessageID(t *testing.T) {
 	replayed.Generation = 2
 	again.Record = &replayed
 	wantDelivered(t, s.Publish(t.Context(), []outbox.Delivery{again}))
-	var ids []string
+	ids := r.ids()
 	for _, got := range r.requests() {
-		ids = append(ids, got.header.Get("webhook-id"))
 		verified(t, key, got)
 	}
 	want := []string{d.ID.String(), d.ID.String(), d.ID.String() + "_2"}

@@ -9,19 +9,14 @@
 // # What is guaranteed
 //
 //   - Delivered means that the endpoint answered with a status of 200 to 299. Redirects are not followed.
-//   - Events of one ordering key go out one after another, each after the answers to the one before. After a failed one
-//     no later event of the key goes out. Different keys go out at the same time, up to Endpoint.Concurrency.
-//   - A request is never sent twice by itself. An answer that was lost is a failure; the next attempt has the same
-//     webhook-id, by which the receiver knows the copy.
+//   - Events of one ordering key go out one after another (outbox.InOrder), different keys at the same time, up to
+//     Endpoint.Concurrency. A request is never sent twice by itself; the next attempt has the same webhook-id.
 //   - An endpoint that is down, slow or full is its own failure and nobody else's. After 3 failures in a row it rests,
-//     for a second at first and 5 minutes at last. After that one request goes out, and the others when it succeeded.
-//     What is due meanwhile is postponed to the end of the rest, as is what a 429 refused: no attempt is counted.
-//   - A request has all of its endpoint's Timeout: the Sink asks its relay for so much (outbox.Abilities). A relay
-//     waits half a second for it and settles what takes longer when the answer comes; an endpoint that is known to be
-//     slow is not waited for. A log table with this sink alone waits for whole batches.
-//   - No event spends its attempts while an endpoint is away for some minutes: each failure asks for the wait of
-//     Config.Schedule, by default 5 s, 5 min, 30 min, 2 h, 5 h and so on. A relay's 5 attempts take 2 h 35 min, 10 take
-//     three days.
+//     for a second at first and 5 minutes at last; then one request goes out, and others once it succeeded. What is due
+//     meanwhile is postponed, as is what a 429 refused: no attempt is counted.
+//   - A request has all of its endpoint's Timeout: the Sink asks its relay for so much (outbox.Abilities). A relay that
+//     is patient settles what takes longer when the answer comes. A log table with this sink alone waits for all.
+//   - Each failure asks for the wait of Config.Schedule: a relay's 5 attempts take 2 h 35 min, 10 take three days.
 //   - An answer 410 disables the endpoint in this Sink, and with webhook:table in all processes. Its events fail for
 //     good, with a reason that says how to enable it. Without a table a Sink that is opened again asks it again.
 //   - An endpoint that has a tenant takes no event of another one.
@@ -92,49 +87,37 @@ type Config struct {
 	key string // the parameter of the URL
 }
 
+// withDefaults also reports what New cannot use.
 func (c Config) withDefaults() (Config, error) {
+	var problems []error
+	refuse := func(wrong bool, problem string) {
+		if wrong {
+			problems = append(problems, errors.New(problem))
+		}
+	}
+	refuse(c.Proxy != nil && (c.Proxy.Host == "" || c.Proxy.Scheme != "http" && c.Proxy.Scheme != "https"),
+		"Proxy is not of the form http://host:port")
+	refuse(slices.Contains(c.Ports, 0), "Ports has 0, must be 1 to 65535")
+	refuse(slices.ContainsFunc(c.Allow, func(p netip.Prefix) bool { return !p.IsValid() }),
+		"Allow has a network that is not valid")
+	refuse(slices.ContainsFunc(c.Schedule, func(wait time.Duration) bool { return wait <= 0 }),
+		"Schedule has a wait that is not positive")
+	refuse(c.Schedule != nil && len(c.Schedule) == 0, "Schedule is empty")
 	if c.Envelope == nil {
 		c.Envelope = outbox.CloudEvent
 	}
 	if c.Schedule == nil {
 		c.Schedule = schedule
 	}
-	problems := c.check()
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	switch {
-	case c.Ports != nil || c.AllowPrivate:
-	case c.AllowHTTP:
-		c.Ports = []uint16{443, 8443, 80, 8080}
-	default:
-		c.Ports = []uint16{443, 8443}
+	if c.Ports == nil && !c.AllowPrivate {
+		if c.Ports = []uint16{443, 8443}; c.AllowHTTP {
+			c.Ports = append(c.Ports, 80, 8080)
+		}
 	}
 	return c, errors.Join(problems...)
-}
-
-// check reports what New cannot use.
-func (c Config) check() (problems []error) {
-	if c.Proxy != nil && (c.Proxy.Host == "" || c.Proxy.Scheme != "http" && c.Proxy.Scheme != "https") {
-		problems = append(problems, errors.New("Proxy is not of the form http://host:port"))
-	}
-	if slices.Contains(c.Ports, 0) {
-		problems = append(problems, errors.New("Ports has 0, must be 1 to 65535"))
-	}
-	for _, prefix := range c.Allow {
-		if !prefix.IsValid() {
-			problems = append(problems, errors.New("Allow has a network that is not valid"))
-		}
-	}
-	for _, wait := range c.Schedule {
-		if wait <= 0 {
-			problems = append(problems, fmt.Errorf("Schedule has %s, must be positive", wait))
-		}
-	}
-	if len(c.Schedule) == 0 {
-		problems = append(problems, errors.New("Schedule is empty"))
-	}
-	return problems
 }
 
 // schedule is the example of Standard Webhooks 1.0.0, "Deliverability and reliability".

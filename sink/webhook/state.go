@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sink/late"
 )
 
@@ -89,21 +90,8 @@ func (w window) allows(now time.Time, took, timeout time.Duration) bool {
 	return w.total == 0 || w.cut.Sub(now) >= min(w.total*9/10, 2*took, timeout)
 }
 
-// What keeps a request from being made.
-var (
-	errLate = errors.New("the batch's time was over before its turn came")
-	errGone = errors.New("it answered 410 Gone")
-)
-
-// restError says that an endpoint rests.
-type restError struct {
-	left time.Duration
-	why  string
-}
-
-func (e *restError) Error() string {
-	return fmt.Sprintf("it rests for %s after failures in a row, the last: %s", e.left.Round(time.Second), e.why)
-}
+// errLate is why an event is left for a later batch.
+var errLate = errors.New("the batch's time was over before its turn came")
 
 // pass is the leave to make one request. It is given back with leave.
 type pass struct {
@@ -111,7 +99,7 @@ type pass struct {
 	trial bool
 }
 
-// enter waits for the turn of a request: a free slot, and the rate.
+// enter waits for the turn of a request: a free slot, and the rate. Its errors are those of an event, or errLate.
 func (s *state) enter(ctx context.Context, w window) (pass, error) {
 	if err := s.shut(w); err != nil {
 		return pass{}, err // without waiting behind those that find it out
@@ -119,11 +107,11 @@ func (s *state) enter(ctx context.Context, w window) (pass, error) {
 	select {
 	case s.slots <- struct{}{}:
 	case <-w.begin.Done():
-		return pass{}, overdue(ctx)
+		return pass{}, s.overdue(ctx)
 	}
 	err := s.pace.Wait(w.begin)
 	if err != nil {
-		err = overdue(ctx)
+		err = s.overdue(ctx)
 	}
 	var p pass
 	if err == nil {
@@ -135,10 +123,10 @@ func (s *state) enter(ctx context.Context, w window) (pass, error) {
 	return p, err
 }
 
-// overdue is why a turn did not come: the time to begin is over, or all of it.
-func overdue(ctx context.Context) error {
+// overdue is why a turn did not come: the time to begin is over, or the batch was given up.
+func (s *state) overdue(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return outbox.Unavailable(fmt.Errorf("endpoint %q: %w", s.Name, ctx.Err()))
 	}
 	return errLate
 }
@@ -160,11 +148,20 @@ func (s *state) shut(w window) error {
 func (s *state) closed(now time.Time) error {
 	switch {
 	case !s.gone.IsZero():
-		return errGone
+		return s.wentAway()
 	case now.Before(s.until):
-		return &restError{left: s.until.Sub(now), why: s.why}
+		left := s.until.Sub(now)
+		return outbox.Postponed(fmt.Errorf("endpoint %q: it rests for %s after failures in a row, the last: %s", s.Name,
+			left.Round(time.Second), s.why), left)
 	}
 	return nil
+}
+
+// wentAway says how an endpoint that answered 410 is enabled again.
+func (s *state) wentAway() error {
+	return outbox.Permanent(fmt.Errorf("endpoint %q answered 410 Gone, so it is disabled: outbox endpoints enable asks it "+
+		"again if a table has it, else another url in its entry, Enable, or a restart of the relay; then replay its dead "+
+		"letters", s.Name))
 }
 
 // admit lets a request begin. After a rest one is the trial, and the others are late until it has its answer.
