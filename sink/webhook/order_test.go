@@ -58,7 +58,7 @@ func TestKeysGoOutTogether(t *testing.T) {
 func behindPipes(t *testing.T, s *Sink, takes func(address string) time.Duration) *atomic.Int64 {
 	var dialled atomic.Int64
 	var serving sync.WaitGroup
-	t.Cleanup(serving.Wait)
+	t.Cleanup(func() { _ = s.Close(); serving.Wait() })
 	s.transport.TLSHandshakeTimeout = 0
 	s.transport.DialContext = func(_ context.Context, _, address string) (net.Conn, error) {
 		dialled.Add(1)
