@@ -26,14 +26,15 @@ func (a *application) endpoints() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.endpointsList(), a.endpointsTest(), a.endpointsAdd(), a.endpointsRotate(),
-		a.endpointsChange("disable", "disabled", "Let the events of an endpoint fail", `disable makes the events of an
-endpoint dead letters, with the reason. outbox endpoints enable ends it. To let them wait instead, use outbox pause
---destination NAME.`),
-		a.endpointsChange("enable", "enabled", "Use an endpoint again", `enable makes an endpoint usable again that was
-disabled, by an operator or by its answer 410 Gone. Relays notice within seconds. What failed meanwhile is put back by
-outbox dlq replay.`),
-		a.endpointsChange("remove", "removed", "Remove an endpoint", `remove takes an endpoint out of the table. Its secrets
-are gone, and events for it become dead letters that can be replayed once there is an endpoint of that name again.`))
+		a.endpointsChange("disable", "disabled", "Let the events of an endpoint fail",
+			`disable makes the events of an endpoint dead letters, with the reason. outbox endpoints enable ends it. To let
+them wait instead, use outbox pause --destination NAME.`),
+		a.endpointsChange("enable", "enabled", "Use an endpoint again",
+			`enable makes an endpoint usable again that was disabled, by an operator or by its answer 410 Gone. Relays notice
+within seconds. What failed meanwhile is put back by outbox dlq replay.`),
+		a.endpointsChange("remove", "removed", "Remove an endpoint",
+			`remove takes an endpoint out of the table. Its secrets are gone, and events for it become dead letters that can be
+replayed once there is an endpoint of that name again.`))
 	return cmd
 }
 
@@ -101,10 +102,9 @@ func (a *application) endpointsList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the endpoints of the sink, without their secrets",
-		Long: `list shows the endpoints that the only sink, or the one called default, knows by name. SUBSCRIBES TO
-is what one takes of the events whose destination is *, by topic and type of aggregate. SECRETS is how many sign what is
-sent; REASON is why one is disabled. It connects to none of them. That a relay has found an endpoint to be down is known
-to that relay: see its log.`,
+		Long: `list shows the endpoints that the only sink, or the one called default, knows by name. SUBSCRIBES TO is what one
+takes of the events whose destination is *, by topic and type of aggregate. SECRETS is how many sign what is sent. It
+connects to none of them: that a relay has found one to be down is in the relay's log.`,
 		Example: `  outbox endpoints list --sink webhook:endpoints.yaml
   outbox endpoints list -o json | jq -r '.items[].name'`,
 	}

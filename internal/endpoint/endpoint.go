@@ -48,7 +48,7 @@ func OpenSink(ctx context.Context, d sink.Driver, url string, o sink.Options, db
 	}
 	e, err := Open(ctx, url, o.Logger, db)
 	if err != nil {
-		return nil, err
+		return nil, err // and no *webhook.Sink that is nil
 	}
 	return e.Sink, nil
 }
