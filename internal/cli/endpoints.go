@@ -66,7 +66,8 @@ func (a *application) onEndpoints(
 			return err
 		}
 		if !endpoint.Has(of.URL) {
-			return usagef("%v has no endpoints: any name may be a destination there. Give --sink URL of one that has", of)
+			return usagef("%v has no endpoints: any name may be a destination there. "+
+				"Give --sink URL of one that has", of)
 		}
 		var db app.Database
 		defer func() {
@@ -76,7 +77,8 @@ func (a *application) onEndpoints(
 		}()
 		open := func(ctx context.Context) (_ cold.Database, err error) {
 			if c.Database == "" {
-				return nil, outbox.Permanent(errors.New("the endpoints are in a table: of which database? Give --database"))
+				return nil, outbox.Permanent(errors.New(
+					"the endpoints are in a table: of which database? Give --database"))
 			}
 			if db, err = app.OpenDatabase(ctx, c.Database); err != nil {
 				return nil, err
@@ -91,9 +93,9 @@ func (a *application) onEndpoints(
 		if edits && !e.Editable() {
 			return usagef("the endpoints of %v are in a file: edit it, relays read it again", of)
 		}
-		by := f.operator()
-		change := endpoint.Change{Action: "endpoint-" + cmd.Name(), Actor: by.Actor, Reason: strings.TrimSpace(by.Reason)}
-		return fn(cmd.Context(), known{e, change, c.Output}, strings.Join(args, ""))
+		by := endpoint.Change{Action: "endpoint-" + cmd.Name(), Actor: f.operator().Actor,
+			Reason: strings.TrimSpace(f.Reason)}
+		return fn(cmd.Context(), known{e, by, c.Output}, strings.Join(args, ""))
 	}
 	return cmd
 }
@@ -146,7 +148,8 @@ not delivered. No event is written to a database. An endpoint that answers 410 G
 			return err
 		}
 		began := time.Now()
-		e := outbox.Event{ID: id, Topic: "outbox.test", Source: "outbox", OccurredAt: began, Payload: []byte(`{"test":true}`)}
+		e := outbox.Event{ID: id, Topic: "outbox.test", Source: "outbox", OccurredAt: began,
+			Payload: []byte(`{"test":true}`)}
 		for _, one := range all {
 			if one.Name == name {
 				e.TenantID = one.Tenant
@@ -206,7 +209,9 @@ func (a *application) endpointsChange(name, state, short, long string) *cobra.Co
 
 // value returns a secret or the value of a header, which it reads now, on this machine. seen says that it stands in the
 // command line itself, used that standard input was read for one.
-func (a *application) value(ctx context.Context, text string, used *bool) (value endpoint.Secret, seen bool, err error) {
+func (a *application) value(
+	ctx context.Context, text string, used *bool,
+) (value endpoint.Secret, seen bool, err error) {
 	if text != "-" {
 		value, err = endpoint.ReadSecret(text)
 		return value, string(value) == text, err
@@ -261,8 +266,8 @@ that stands in the command line itself is seen by others in ps and in the shell'
 					return err
 				}
 				if e.Headers[name] = value; seen {
-					fmt.Fprintf(a.Err, "Warning: others see the value of header %s in ps and in the shell's history. Give it as "+
-						"env:NAME, file:PATH, or - for standard input\n", oneLine(name))
+					fmt.Fprintf(a.Err, "Warning: others see the value of header %s in ps and in the shell's history. "+
+						"Give it as env:NAME, file:PATH, or - for standard input\n", oneLine(name))
 				}
 			}
 			return nil

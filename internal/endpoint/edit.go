@@ -85,9 +85,9 @@ func (e *Endpoints) Add(ctx context.Context, one Endpoint, by Change) (made Secr
 	return made, err
 }
 
-// Rotate puts a secret before the present one, which goes on signing for a while: the one that is given, or one that is
-// made and returned. It drops former secrets that are not for this row any more: with one of them no relay could use the
-// endpoint.
+// Rotate puts a secret before the present one, which goes on signing for a while: the one that is given, or one that
+// is made and returned. It drops former secrets that are not for this row any more: with one of them no relay could
+// use the endpoint.
 func (e *Endpoints) Rotate(
 	ctx context.Context, name string, given Secret, overlap time.Duration, by Change,
 ) (made Secret, err error) {

@@ -139,8 +139,8 @@ func (t *table) unsealed(r row, now time.Time) Endpoint {
 	}
 	switch e.Disabled = !r.Since.IsZero(); {
 	case e.Disabled:
-		e.Err = outbox.Permanent(fmt.Errorf("endpoint %q is disabled (%s): outbox endpoints enable asks it again; then "+
-			"replay its dead letters", r.Name, r.Reason))
+		e.Err = outbox.Permanent(fmt.Errorf("endpoint %q is disabled (%s): outbox endpoints enable asks it again; "+
+			"then replay its dead letters", r.Name, r.Reason))
 	case len(problems) > 0:
 		e.Err = outbox.Postponed(fmt.Errorf("endpoint %q: %s", r.Name, strings.Join(problems, "; ")), defectWait)
 	}

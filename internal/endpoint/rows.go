@@ -48,7 +48,7 @@ type statement struct {
 }
 
 func (r row) statement() (*statement, error) {
-	// A revision is so large that the sum over all endpoints is another one after each change, and so small that it fits.
+	// A revision is so large that the sum over all endpoints is another one after each change, and the sum fits.
 	q := &statement{row: r, Milliseconds: r.Timeout.Milliseconds(), Off: !r.Since.IsZero(),
 		Fresh: 1 + rand.Int64N(1<<44), Now: time.Now()}
 	if r.Values == nil {

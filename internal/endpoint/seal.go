@@ -50,8 +50,8 @@ func readKeyring(reference string) (keyring, error) {
 	for _, one := range strings.FieldsFunc(string(text), func(c rune) bool { return c == ',' || c <= ' ' }) {
 		key, err := base64.StdEncoding.DecodeString(one)
 		if err != nil || len(key) != 32 {
-			return nil, fmt.Errorf("key %d of the endpoints' secrets is not 32 bytes in base64, as openssl rand -base64 32 "+
-				"makes them", len(ring)+1)
+			return nil, fmt.Errorf("key %d of the endpoints' secrets is not 32 bytes in base64, "+
+				"as openssl rand -base64 32 makes them", len(ring)+1)
 		}
 		block, err := aes.NewCipher(key)
 		if err != nil {
@@ -111,8 +111,8 @@ func (r keyring) open(sealed string, use []byte) (Secret, error) {
 	rest, ok := strings.CutPrefix(sealed, sealedPrefix)
 	switch {
 	case strings.HasPrefix(sealed, "env:"), strings.HasPrefix(sealed, "file:"):
-		return "", errors.New("it is a reference, which only a file of endpoints may have: remove the endpoint, and let " +
-			"outbox endpoints add seal what it refers to")
+		return "", errors.New("it is a reference, which only a file of endpoints may have: remove the endpoint, " +
+			"and let outbox endpoints add seal what it refers to")
 	case !ok:
 		return "", errors.New("it is not sealed: remove the endpoint, and let outbox endpoints add seal it")
 	case len(r) == 0:

@@ -20,9 +20,9 @@ import (
 type Endpoint struct {
 	Name   string // the destination of events
 	Tenant string // takes the events of this tenant only, others fail for good (all tenants)
-	// Topics and Types are what it subscribes to: of the events whose destination is "*", and that are of its tenant, it
-	// gets those that fit one of each. They are names, or patterns in which * stands for any text. One that is empty
-	// fits everything (both: it subscribes to nothing).
+	// Topics and Types are what it subscribes to: of the events whose destination is "*" it gets those of its tenant
+	// that fit one of each. They are names, or patterns in which * stands for any text. One that is empty fits
+	// everything (both: it subscribes to nothing).
 	Topics []string
 	Types  []string // of aggregates
 	URL    string
@@ -57,7 +57,8 @@ func (e *Endpoint) subscriptions() (all []outbox.Subscription) {
 	}
 	for _, topic := range topics {
 		for _, of := range types {
-			all = append(all, outbox.Subscription{Destination: e.Name, Topic: topic, Tenant: e.Tenant, AggregateType: of})
+			all = append(all, outbox.Subscription{
+				Destination: e.Name, Topic: topic, Tenant: e.Tenant, AggregateType: of})
 		}
 	}
 	return all
@@ -178,7 +179,8 @@ func newTarget(e Endpoint, cfg Config) (*target, error) {
 		err := checkHeader(name, string(value))
 		check(err != nil, "header %q %w", name, err)
 	}
-	check(t.Timeout < time.Millisecond || t.Timeout > maxTimeout, "timeout is %s, must be 1ms to %s", e.Timeout, maxTimeout)
+	check(t.Timeout < time.Millisecond || t.Timeout > maxTimeout,
+		"timeout is %s, must be 1ms to %s", e.Timeout, maxTimeout)
 	check(t.Concurrency < 0 || t.Concurrency > maxConcurrency,
 		"concurrency is %d, must be 1 to %d", e.Concurrency, maxConcurrency)
 	check(!(e.Rate == 0 || e.Rate >= 1 && e.Rate <= 1e6),
@@ -224,7 +226,8 @@ func checkHeader(name, value string) error {
 	switch {
 	case name == "" || strings.ContainsFunc(name, func(c rune) bool { return !isToken(c) }):
 		return errors.New("has a name that no header can have")
-	case slices.Contains(ours, canonical), strings.HasPrefix(canonical, "Webhook-"), strings.HasPrefix(canonical, "Ce-"):
+	case slices.Contains(ours, canonical),
+		strings.HasPrefix(canonical, "Webhook-"), strings.HasPrefix(canonical, "Ce-"):
 		return errors.New("is one that the sink sets itself")
 	case strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }):
 		return errors.New("has a line break or another control character in its value")

@@ -63,8 +63,8 @@ func newGuard(cfg Config) *ssrf.Guardian {
 			v6 = append(v6, prefix)
 		}
 	}
-	return ssrf.New(ssrf.WithPorts(cfg.Ports...), ssrf.WithDeniedV4Prefixes(azureHost), ssrf.WithAllowedV4Prefixes(v4...),
-		ssrf.WithAllowedV6Prefixes(v6...))
+	return ssrf.New(ssrf.WithPorts(cfg.Ports...), ssrf.WithDeniedV4Prefixes(azureHost),
+		ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...))
 }
 
 // blocked tells whether the guard refused an address.

@@ -43,7 +43,8 @@ func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 	case path != inTable:
 		kept.read = newFile(path, cfg).read
 	case cfg.Table == nil:
-		return nil, outbox.Permanent(errors.New("webhook:table has no database here: set one, or name a file of endpoints"))
+		return nil, outbox.Permanent(errors.New(
+			"webhook:table has no database here: set one, or name a file of endpoints"))
 	default:
 		table, err := cfg.Table(ctx, cfg.key)
 		if err != nil {
@@ -79,8 +80,8 @@ func parse(text string, cfg *Config) (path string, err error) {
 	}
 	problems := []error{sinkurl.Take(values, options(cfg)...)}
 	for name := range values {
-		problems = append(problems, fmt.Errorf("unknown parameter %q (known: cloudevents, allow, ports, schedule, proxy, key)",
-			name))
+		problems = append(problems, fmt.Errorf(
+			"unknown parameter %q (known: cloudevents, allow, ports, schedule, proxy, key)", name))
 	}
 	if cfg.key != "" && path != inTable {
 		problems = append(problems, errors.New("key is for webhook:table: a file names its secrets"))

@@ -25,9 +25,10 @@ func (s *Sink) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Re
 		}
 		return results
 	}
-	return outbox.InOrder(context.WithoutCancel(ctx), batch, outbox.Sending{Send: func(i int, done func(outbox.Result)) {
+	send := func(i int, done func(outbox.Result)) {
 		s.under.Go(func() { done(outbox.Result{Err: s.deliver(ctx, w, found[batch[i].Destination], &batch[i])}) })
-	}})
+	}
+	return outbox.InOrder(context.WithoutCancel(ctx), batch, outbox.Sending{Send: send})
 }
 
 // usable is an endpoint, or why nothing can be sent to it.
@@ -77,13 +78,13 @@ func (s *Sink) use(name string, e Endpoint, ok bool) usable {
 	delete(s.states, name)
 	switch {
 	case !ok:
-		return usable{err: outbox.Permanent(fmt.Errorf("there is no webhook endpoint %q: add an entry with this name, a url "+
-			"and secrets to the endpoints of the sink (outbox endpoints add), then replay its dead letters", name))}
+		return usable{err: outbox.Permanent(fmt.Errorf("there is no webhook endpoint %q: add an entry with this name, "+
+			"a url and secrets to the sink's (outbox endpoints add), then replay its dead letters", name))}
 	case e.Err != nil:
 		return usable{err: e.Err}
 	case e.Disabled:
-		return usable{err: outbox.Permanent(fmt.Errorf("endpoint %q is disabled: take disabled out of its entry, then replay "+
-			"its dead letters", name))}
+		return usable{err: outbox.Permanent(fmt.Errorf(
+			"endpoint %q is disabled: take disabled out of its entry, then replay its dead letters", name))}
 	case was == nil || !reflect.DeepEqual(was.given, e):
 		t, err := newTarget(e, s.cfg)
 		if err != nil {
