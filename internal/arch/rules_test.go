@@ -79,7 +79,7 @@ var layers = []layer{
 	{"server/pgstore", 7, "the server's tables, on the library's store and through interfaces of crawl and token"},
 	{"server/sqlitestore", 7, "as server/pgstore; a user of one does not compile the other"},
 	{"server/storetest", 7, "a suite that runs against any store of the server, so it can name none"},
-	{"internal/endpoint", 6, "endpoints of webhooks in a table: joins that sink to any database, through internal/store/cold"},
+	{"internal/endpoint", 6, "endpoints of webhooks in a table: joins that sink to any database"},
 	{"internal/config", 7, "settings of the layers below, without building any of them"},
 	{"internal/metrics", 7, "watches the layers below; they know an interface of package outbox, not Prometheus"},
 	{"internal/app", appRank, "the only place that sees every store and broker"},

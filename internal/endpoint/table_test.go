@@ -95,7 +95,8 @@ func TestTableThatCannotBeRead(t *testing.T) {
 		if n := asked.Load(); n != 2 {
 			t.Errorf("%d requests, want 2", n)
 		}
-		if _, err := db.try("webhook:table?key=env:TEST_NOT_SET"); err == nil || !strings.Contains(err.Error(), "TEST_NOT_SET") {
+		_, err := db.try("webhook:table?key=env:TEST_NOT_SET")
+		if err == nil || !strings.Contains(err.Error(), "TEST_NOT_SET") {
 			t.Errorf("without the key: %v", err)
 		}
 		if _, err := db.try("webhook:table"); err == nil {
@@ -210,7 +211,8 @@ func TestOthers(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"https://user:hunter2@acme.example/hook?token=hunter2#hunter2": "https://acme.example/hook",
-		"https://acme.example/?to=a@b":                                 "https://acme.example/", "mailto:hunter2": "(no valid URL)",
+		"https://acme.example/?to=a@b":                                 "https://acme.example/",
+		"mailto:hunter2":                                               "(no valid URL)",
 	} {
 		if got := masked(text); got != want {
 			t.Errorf("%s is masked as %s, want %s", text, got, want)

@@ -217,8 +217,8 @@ func TestSubscriptions(t *testing.T) {
 	}
 }
 
-// What keeps endpoints is asked once a second, and at once for a name that is not known. While it does not answer, those
-// that were read last stay in use, and of others nobody says that there are none.
+// What keeps endpoints is asked once a second, and at once for a name that is not known. While it does not answer,
+// those that were read last stay in use, and of others nobody says that there are none.
 func TestKnownEndpoints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads, list, err := 0, List{{Name: "acme"}}, error(nil)
