@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/store/endpoint"
 )
 
 // Driver describes how the sinks of some URL schemes are opened. Schemes, Example and Open are required; what a sink
@@ -45,11 +44,6 @@ type Driver struct {
 	// which it returns as it is. It fails if it cannot connect; a connection that breaks later is made again. Nil
 	// where nobody can listen.
 	Tail func(ctx context.Context, url string, channels []string, t Tail) error
-
-	// Endpoints returns the destinations that the sinks of this URL know by their names, an endpoint.Editor where they
-	// can be changed. It connects to none of them. Nil where any name may be a destination,
-	// and in a driver of another module: outbox endpoints edits those of this one alone.
-	Endpoints func(ctx context.Context, url string, o Options) (endpoint.Lister, error)
 }
 
 // Options are what a program says of a sink beside its URL. Zero means the sink's own default.
@@ -59,8 +53,6 @@ type Options struct {
 	// Prefix is what the names begin with under which the sink remembers deliveries, in one that has such names.
 	Prefix string
 	Logger *slog.Logger // (slog.Default)
-	// Endpoints opens the table of endpoints of the program's database. Nil: there is none.
-	Endpoints func(ctx context.Context) (endpoint.Table, error)
 }
 
 // Sink is an outbox.Sink with a connection. It is safe for concurrent use. Its Publish returns as soon as ctx ends;

@@ -11,7 +11,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/store/endpoint"
+	"github.com/outboxrelay/outbox/internal/store/cold"
 	"github.com/outboxrelay/outbox/internal/store/eventrow"
 	"github.com/outboxrelay/outbox/internal/store/migration"
 	"github.com/outboxrelay/outbox/internal/store/operate"
@@ -73,8 +73,8 @@ type ForPeople interface {
 	Debtors(ctx context.Context) ([]outbox.Debtor, error)
 	// Troubles returns what hinders the relays that are alive, and the database itself.
 	Troubles(ctx context.Context) ([]operate.Trouble, error)
-	// Endpoints opens the table of endpoints that sinks know by their names.
-	Endpoints(ctx context.Context) (endpoint.Table, error)
+	// Cold is what is asked seldom, for internal/endpoint.
+	Cold() cold.Database
 	// Writing opens a table with the columns of outbox_events to be written.
 	Writing(ctx context.Context, cfg outbox.WriterConfig) (Writing, error)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/endpoint"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -27,7 +28,7 @@ type outlet struct {
 
 // open opens the sink.
 func (o *outlet) open(ctx context.Context, p process) error {
-	opened, err := o.Driver.Open(ctx, o.URL, p.sinkOptions())
+	opened, err := endpoint.OpenSink(ctx, o.Driver, o.URL, p.sinkOptions(), p.database)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err = err; err == nil {
@@ -166,7 +167,7 @@ func (all outlets) attr() slog.Attr {
 // sinkOptions are what the settings say of every sink. The setting's "not at all" is 0, which is
 // the sinks' default.
 func (p process) sinkOptions() sink.Options {
-	o := sink.Options{Window: p.cfg.DedupWindow, Logger: p.log, Endpoints: p.endpoints}
+	o := sink.Options{Window: p.cfg.DedupWindow, Logger: p.log}
 	if o.Window == 0 {
 		o.Window = -1
 	}

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/endpoint"
 	"github.com/outboxrelay/outbox/internal/metrics"
-	"github.com/outboxrelay/outbox/internal/store/endpoint"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -21,8 +21,8 @@ type process struct {
 	health    *Health
 	metrics   *metrics.Metrics
 	databases *shared
-	endpoints func(context.Context) (endpoint.Table, error) // of the database, once it is open
-	before    func(sink.Sink) sink.Sink                     // of Extras
+	database  endpoint.Opened           // once it is open; nil: there is none
+	before    func(sink.Sink) sink.Sink // of Extras
 }
 
 func newProcess(cfg config.Config, log *slog.Logger, parts ...string) process {

@@ -1,13 +1,13 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,9 +20,9 @@ import (
 type Endpoint struct {
 	Name   string // the destination of events
 	Tenant string // takes the events of this tenant only, others fail for good (all tenants)
-	// Topics and Types are what it subscribes to: of the events whose destination is "*", and that are of its tenant, it
-	// gets those that fit one of each. They are names, or patterns in which * stands for any text. One that is empty
-	// fits everything (both: it subscribes to nothing).
+	// Topics and Types are what it subscribes to: of the events whose destination is "*" it gets those of its tenant
+	// that fit one of each. They are names, or patterns in which * stands for any text. One that is empty fits
+	// everything (both: it subscribes to nothing).
 	Topics []string
 	Types  []string // of aggregates
 	URL    string
@@ -37,14 +37,8 @@ type Endpoint struct {
 	Rate        float64       // requests a second, at least 1 (no limit)
 	Disabled    bool          // its events fail for good
 
-	stored stored
-}
-
-// stored is what is known of an endpoint in a table beside what others have.
-type stored struct {
-	revision int64
-	why      string // it is disabled
-	defect   string // why it cannot be used by this process; its events wait
+	// Err says why nothing can be posted to it (nothing): its events are answered with that.
+	Err error `yaml:"-"`
 }
 
 // everyone is the destination of events for all who subscribe.
@@ -63,19 +57,11 @@ func (e *Endpoint) subscriptions() (all []outbox.Subscription) {
 	}
 	for _, topic := range topics {
 		for _, of := range types {
-			all = append(all, outbox.Subscription{Destination: e.Name, Topic: topic, Tenant: e.Tenant, AggregateType: of})
+			all = append(all, outbox.Subscription{
+				Destination: e.Name, Topic: topic, Tenant: e.Tenant, AggregateType: of})
 		}
 	}
 	return all
-}
-
-// subscriptions are those of all endpoints. The events for a disabled one become dead letters, as those that name it.
-func (l List) subscriptions(context.Context) ([]outbox.Subscription, error) {
-	all := []outbox.Subscription{}
-	for i := range l {
-		all = append(all, l[i].subscriptions()...)
-	}
-	return all, nil
 }
 
 // Secret is a text that no formatting shows.
@@ -110,11 +96,22 @@ func (l List) Lookup(_ context.Context, names ...string) (map[string]Endpoint, e
 	return found, nil
 }
 
+// lister is Endpoints that can be listed, as a List and those of a file or a table can.
+type lister interface {
+	all(ctx context.Context) (List, error)
+	longest() time.Duration
+	failure() error
+}
+
+func (l List) all(context.Context) (List, error) { return l, nil }
+
+func (l List) failure() error { return nil }
+
 // longest is the longest timeout of the endpoints that are in use.
 func (l List) longest() (timeout time.Duration) {
 	for _, e := range l {
 		if !e.Disabled {
-			timeout = max(timeout, orDefault(e.Timeout, defaultTimeout))
+			timeout = max(timeout, cmp.Or(e.Timeout, defaultTimeout))
 		}
 	}
 	return timeout
@@ -143,6 +140,7 @@ func (l List) check(cfg Config) error {
 // target is an Endpoint made ready.
 type target struct {
 	Endpoint
+	given   Endpoint // as it was before zero became the default
 	url     *url.URL
 	signers []signer
 }
@@ -156,76 +154,41 @@ const (
 
 // newTarget checks an endpoint. All problems are reported at once; none shows a secret, or the URL.
 func newTarget(e Endpoint, cfg Config) (*target, error) {
-	t := &target{Endpoint: e}
+	t := &target{Endpoint: e, given: e}
+	t.Timeout, t.Concurrency = cmp.Or(e.Timeout, defaultTimeout), cmp.Or(e.Concurrency, defaultConcurrency)
 	var problems []error
-	add := func(format string, args ...any) {
-		problems = append(problems, fmt.Errorf("endpoint %q: "+format, append([]any{e.Name}, args...)...))
+	check := func(wrong bool, format string, args ...any) {
+		if wrong {
+			problems = append(problems, fmt.Errorf("endpoint %q: "+format, append([]any{e.Name}, args...)...))
+		}
 	}
 	var err error
-	if t.url, err = parseURL(e.URL, cfg); err != nil {
-		add("%w", err)
-	}
-	if len(e.Secrets) == 0 {
-		add("it has no secret to sign with: give it %s followed by the output of openssl rand -base64 32", symmetric)
-	}
+	t.url, err = parseURL(e.URL, cfg)
+	check(err != nil, "%w", err)
+	check(len(e.Secrets) == 0,
+		"it has no secret to sign with: give it %s followed by the output of openssl rand -base64 32", symmetric)
 	for i, secret := range e.Secrets {
 		sign, err := newSigner(string(secret))
-		if err != nil {
-			add("secret %d %w", i+1, err)
-		}
+		check(err != nil, "secret %d %w", i+1, err)
 		t.signers = append(t.signers, sign)
 	}
-	if slices.Contains(append(slices.Clone(e.Topics), e.Types...), "") {
-		add("topics and types are names or patterns such as order.*, one of them is empty")
-	}
-	if e.Name == everyone {
-		add("the name %s is that of all who subscribe", everyone)
-	}
+	check(slices.Contains(slices.Concat(e.Topics, e.Types), ""),
+		"topics and types are names or patterns such as order.*, one of them is empty")
+	check(e.Name == everyone, "the name %s is that of all who subscribe", everyone)
 	for name, value := range e.Headers {
-		if err := checkHeader(name, string(value)); err != nil {
-			add("header %q %w", name, err)
-		}
+		err := checkHeader(name, string(value))
+		check(err != nil, "header %q %w", name, err)
 	}
-	t.checkBounds(add)
+	check(t.Timeout < time.Millisecond || t.Timeout > maxTimeout,
+		"timeout is %s, must be 1ms to %s", e.Timeout, maxTimeout)
+	check(t.Concurrency < 0 || t.Concurrency > maxConcurrency,
+		"concurrency is %d, must be 1 to %d", e.Concurrency, maxConcurrency)
+	check(!(e.Rate == 0 || e.Rate >= 1 && e.Rate <= 1e6),
+		"rate is %g a second, must be at least 1, or 0 for no limit", e.Rate)
 	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
 	return t, nil
-}
-
-// checkBounds sets what is zero, and reports what is out of bounds.
-func (t *target) checkBounds(add func(format string, args ...any)) {
-	e := t.Endpoint // as it was given
-	if t.Timeout == 0 {
-		t.Timeout = defaultTimeout
-	}
-	if t.Concurrency == 0 {
-		t.Concurrency = defaultConcurrency
-	}
-	if t.Timeout < time.Millisecond || t.Timeout > maxTimeout {
-		add("timeout is %s, must be 1ms to %s", e.Timeout, maxTimeout)
-	}
-	if t.Concurrency < 0 || t.Concurrency > maxConcurrency {
-		add("concurrency is %d, must be 1 to %d", e.Concurrency, maxConcurrency)
-	}
-	if !(t.Rate == 0 || t.Rate >= 1 && t.Rate <= 1e6) {
-		add("rate is %g a second, must be at least 1, or 0 for no limit", e.Rate)
-	}
-}
-
-// same tells whether an endpoint is still what the target was made of.
-func (t *target) same(e Endpoint) bool {
-	e.Timeout = orDefault(e.Timeout, defaultTimeout)
-	e.Concurrency = orDefault(e.Concurrency, defaultConcurrency)
-	return reflect.DeepEqual(t.Endpoint, e)
-}
-
-func orDefault[T comparable](v, def T) T {
-	var zero T
-	if v == zero {
-		return def
-	}
-	return v
 }
 
 // parseURL does not quote the URL in its errors: its user, path and query may hold a secret.
@@ -235,40 +198,21 @@ func parseURL(text string, cfg Config) (*url.URL, error) {
 		return nil, errors.New("the URL is not of the form https://host/path")
 	}
 	var problems []error
-	switch u.Scheme {
-	case "https":
-	case "http":
-		if !cfg.AllowHTTP {
-			problems = append(problems, errors.New("the URL is http, must be https (allow=http in the sink's URL)"))
+	check := func(wrong bool, problem string) {
+		if wrong {
+			problems = append(problems, errors.New(problem))
 		}
-	default:
-		problems = append(problems, errors.New("the URL is neither https nor http"))
 	}
-	if u.User != nil {
-		problems = append(problems, errors.New("the URL has a user: write it as a header Authorization"))
-	}
-	if strings.Contains(text, "#") {
-		problems = append(problems, errors.New("the URL has a fragment, which is never sent"))
-	}
-	return u, errors.Join(append(problems, checkPort(u, cfg))...)
-}
-
-func checkPort(u *url.URL, cfg Config) error {
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"https": "443", "http": "80"}[u.Scheme]
-	}
-	if port == "" {
-		return nil // it is said that the scheme is none of them
-	}
+	check(u.Scheme != "https" && u.Scheme != "http", "the URL is neither https nor http")
+	check(u.Scheme == "http" && !cfg.AllowHTTP, "the URL is http, must be https (allow=http in the sink's URL)")
+	check(u.User != nil, "the URL has a user: write it as a header Authorization")
+	check(strings.Contains(text, "#"), "the URL has a fragment, which is never sent")
+	port := cmp.Or(u.Port(), map[string]string{"https": "443", "http": "80"}[u.Scheme], "443")
 	number, err := strconv.ParseUint(port, 10, 16)
-	switch {
-	case err != nil || number == 0:
-		return errors.New("the port of the URL is none of 1 to 65535")
-	case cfg.Ports != nil && !slices.Contains(cfg.Ports, uint16(number)):
-		return fmt.Errorf("port %d of the URL is not allowed (ports=%d in the sink's URL allows it alone)", number, number)
-	}
-	return nil
+	check(err != nil || number == 0, "the port of the URL is none of 1 to 65535")
+	check(cfg.Ports != nil && !slices.Contains(cfg.Ports, uint16(number)),
+		fmt.Sprintf("port %s of the URL is not allowed (ports=%s in the sink's URL allows it alone)", port, port))
+	return u, errors.Join(problems...)
 }
 
 // ours are headers that a request has anyway. The two of idempotency would make net/http send a request again by
@@ -282,7 +226,8 @@ func checkHeader(name, value string) error {
 	switch {
 	case name == "" || strings.ContainsFunc(name, func(c rune) bool { return !isToken(c) }):
 		return errors.New("has a name that no header can have")
-	case slices.Contains(ours, canonical), strings.HasPrefix(canonical, "Webhook-"), strings.HasPrefix(canonical, "Ce-"):
+	case slices.Contains(ours, canonical),
+		strings.HasPrefix(canonical, "Webhook-"), strings.HasPrefix(canonical, "Ce-"):
 		return errors.New("is one that the sink sets itself")
 	case strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }):
 		return errors.New("has a line break or another control character in its value")
@@ -294,13 +239,4 @@ func checkHeader(name, value string) error {
 func isToken(c rune) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
 		strings.ContainsRune("!#$%&'*+-.^_`|~", c)
-}
-
-// maskedURL is the URL without user, query and fragment.
-func (e Endpoint) maskedURL() string {
-	u, err := url.Parse(e.URL)
-	if err != nil || u.Opaque != "" {
-		return "(no valid URL)"
-	}
-	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }

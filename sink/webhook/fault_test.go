@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"bufio"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -10,7 +9,6 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,58 +16,25 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// raw is a server that reads a request and then does what a test says with its connection.
-type raw struct {
-	net.Listener
-	mu  sync.Mutex
-	ids []string // of the requests it has read to their end
-	wg  sync.WaitGroup
-}
-
-func rawServer(t *testing.T, then func(conn net.Conn, n int)) *raw {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &raw{Listener: listener}
-	r.wg.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			r.wg.Go(func() { r.serve(conn, then) })
-		}
-	})
-	t.Cleanup(func() { _ = listener.Close(); r.wg.Wait() })
-	return r
-}
-
-func (r *raw) serve(conn net.Conn, then func(net.Conn, int)) {
-	defer func() { _ = conn.Close() }()
-	for from := bufio.NewReader(conn); ; {
-		req, err := http.ReadRequest(from)
+// broken is a receiver that reads a request and then does what a test says with its connection.
+func broken(t *testing.T, then func(conn net.Conn, n int)) *receiver {
+	return receive(t, func(w http.ResponseWriter, _ received, n int) {
+		conn, _, err := w.(http.Hijacker).Hijack()
 		if err != nil {
+			t.Error(err)
 			return
 		}
-		_, _ = io.Copy(io.Discard, req.Body)
-		r.mu.Lock()
-		n := len(r.ids)
-		r.ids = append(r.ids, req.Header.Get("webhook-id"))
-		r.mu.Unlock()
 		then(conn, n)
+		_ = conn.Close()
+	})
+}
+
+// ids are those of the requests.
+func (r *receiver) ids() (all []string) {
+	for _, got := range r.requests() {
+		all = append(all, got.header.Get("webhook-id"))
 	}
-}
-
-func (r *raw) requests() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.ids)
-}
-
-func (r *raw) endpoint(name string) Endpoint {
-	return Endpoint{Name: name, URL: "http://" + r.Addr().String(), Secrets: []Secret{key}, Timeout: patience}
+	return all
 }
 
 const accepted = "HTTP/1.1 204 No Content\r\n\r\n"
@@ -103,11 +68,10 @@ func TestBrokenAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := rawServer(t, func(c net.Conn, _ int) {
+			r := broken(t, func(c net.Conn, _ int) {
 				for _, then := range tt.then {
 					then(c)
 				}
-				_ = c.Close()
 			})
 			s := open(t, newBook(r.endpoint("acme")), local)
 			d := event(t, "acme", 1)
@@ -122,7 +86,7 @@ func TestBrokenAnswers(t *testing.T) {
 					t.Errorf("the error has what was sent: %v", err)
 				}
 			}
-			if got := r.requests(); len(got) != 1 || got[0] != d.ID.String() {
+			if got := r.ids(); len(got) != 1 || got[0] != d.ID.String() {
 				t.Errorf("the requests are %v, want one of the event", got)
 			}
 		})
@@ -133,12 +97,10 @@ func TestBrokenAnswers(t *testing.T) {
 // a POST without an idempotency key is not to be repeated. The next attempt has the same id.
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
-	r := rawServer(t, func(c net.Conn, n int) {
+	r := receive(t, func(w http.ResponseWriter, _ received, n int) {
 		if n == 1 {
-			_ = c.Close() // it may have done its work
-			return
+			panic(http.ErrAbortHandler) // it may have done its work
 		}
-		_, _ = io.WriteString(c, accepted)
 	})
 	e := r.endpoint("acme")
 	e.Headers = map[string]Secret{"X-Attempt": "1"}
@@ -149,7 +111,7 @@ func TestLostAnswer(t *testing.T) {
 	wantClass(t, got[1].Err, outbox.ClassRetryAfter, "closed before an answer")
 	wantClass(t, got[2].Err, outbox.ClassNotAttempted)
 	wantDelivered(t, s.Publish(t.Context(), []outbox.Delivery{second}))
-	if ids := r.requests(); len(ids) != 3 || ids[1] != second.ID.String() || ids[2] != second.ID.String() {
+	if ids := r.ids(); len(ids) != 3 || ids[1] != second.ID.String() || ids[2] != second.ID.String() {
 		t.Errorf("the ids are %v, want the second event's twice at the end", ids)
 	}
 }
@@ -158,10 +120,7 @@ func TestLostAnswer(t *testing.T) {
 // is made twice.
 func TestConnectionsThatClose(t *testing.T) {
 	t.Parallel()
-	r := rawServer(t, func(c net.Conn, _ int) {
-		_, _ = io.WriteString(c, accepted)
-		_ = c.Close()
-	})
+	r := broken(t, func(c net.Conn, _ int) { _, _ = io.WriteString(c, accepted) })
 	s := open(t, newBook(r.endpoint("acme")), local)
 	delivered := 0
 	for range 50 {
@@ -172,7 +131,7 @@ func TestConnectionsThatClose(t *testing.T) {
 			s.Enable("acme") // three in a row would make it rest
 		}
 	}
-	ids := r.requests()
+	ids := r.ids()
 	slices.Sort(ids)
 	if got := len(slices.Compact(slices.Clone(ids))); got != len(ids) || delivered == 0 || delivered > got {
 		t.Errorf("%d delivered, %d requests of %d events", delivered, len(ids), got)
@@ -286,85 +245,4 @@ func TestTLS(t *testing.T) {
 	e := Endpoint{Name: "old", URL: old.URL, Secrets: []Secret{key}, Timeout: patience}
 	s := open(t, newBook(e), Config{AllowPrivate: true})
 	wantClass(t, one(t, s, event(t, "old", 1)), outbox.ClassRetryAfter, "tls")
-}
-
-// The server is killed in the middle of a batch and started again: each event arrives, those of a key in order, and
-// each copy has the id of the first.
-func TestServerKilledAndRestarted(t *testing.T) {
-	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	var mu sync.Mutex
-	var arrived []string
-	killed := make(chan struct{})
-	var kill sync.Once
-	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		mu.Lock()
-		arrived = append(arrived, r.Header.Get("webhook-id"))
-		enough := len(arrived) == 100
-		mu.Unlock()
-		if enough {
-			kill.Do(func() { close(killed) })
-		}
-	})
-	first := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = first.Serve(listener) })
-	serving.Go(func() { <-killed; _ = first.Close() })
-	t.Cleanup(serving.Wait)
-	e := Endpoint{Name: "acme", URL: "http://" + address, Secrets: []Secret{key}, Timeout: patience}
-	s := open(t, newBook(e), local)
-	var batch []outbox.Delivery
-	for i := range 1000 {
-		batch = append(batch, event(t, "acme", int64(i%20)))
-	}
-	var left []outbox.Delivery
-	for i, res := range s.Publish(t.Context(), batch) {
-		if res.Err != nil {
-			if class, _ := outbox.Classify(res.Err); class != outbox.ClassRetryAfter && class != outbox.ClassPostponed &&
-				class != outbox.ClassNotAttempted {
-				t.Fatalf("delivery %d: %v", i, res.Err)
-			}
-			left = append(left, batch[i])
-		}
-	}
-	if len(left) == 0 {
-		t.Fatal("nothing failed: the server was not killed in the middle")
-	}
-	if listener, err = net.Listen("tcp", address); err != nil {
-		t.Fatal(err)
-	}
-	second := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
-	serving.Go(func() { _ = second.Serve(listener) })
-	t.Cleanup(func() { _ = second.Close() })
-	eventually(t, "the rest is delivered", func() bool {
-		var still []outbox.Delivery
-		for i, res := range s.Publish(t.Context(), left) {
-			if res.Err != nil {
-				still = append(still, left[i])
-			}
-		}
-		left = still
-		return len(left) == 0
-	})
-	mu.Lock()
-	defer mu.Unlock()
-	for of := range 20 {
-		var want, got []string
-		for i := of; i < len(batch); i += 20 {
-			want = append(want, batch[i].ID.String())
-		}
-		for _, id := range arrived {
-			if slices.Contains(want, id) && !slices.Contains(got, id) {
-				got = append(got, id)
-			}
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("key %d arrived out of order, or not whole", of)
-		}
-	}
 }

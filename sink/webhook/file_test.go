@@ -1,11 +1,14 @@
 package webhook
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/outboxrelay/outbox"
@@ -37,7 +40,7 @@ endpoints:
     rate: 50.5
   - {name: off, url: "https://off.example:8443", secrets: [`+string(key)+`], disabled: true}
 `)
-	f, err := openFile(path, Config{})
+	f, err := newFile(path, Config{}).parse()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +58,7 @@ endpoints:
 		e.Timeout != 20*time.Second || e.Concurrency != 16 || e.Rate != 50.5 || e.Disabled {
 		t.Errorf("it is %+v", e)
 	}
-	if all := f.all(); len(all) != 2 || !all[1].Disabled {
+	if all := f; len(all) != 2 || !all[1].Disabled {
 		t.Errorf("all are %+v", all)
 	}
 }
@@ -75,7 +78,7 @@ func TestBadFiles(t *testing.T) {
 			"TEST_OUTBOX_MISSING is not set", "missing: no such file"},
 	} {
 		path := write(t, filepath.Join(t.TempDir(), "endpoints.yaml"), text)
-		_, err := openFile(path, Config{})
+		_, err := newFile(path, Config{}).parse()
 		if err == nil {
 			t.Errorf("%s: taken", text)
 			continue
@@ -89,12 +92,12 @@ func TestBadFiles(t *testing.T) {
 			t.Errorf("a secret is shown: %v", err)
 		}
 	}
-	if _, err := openFile(filepath.Join(t.TempDir(), "nothing.yaml"), Config{}); err == nil ||
+	if _, err := newFile(filepath.Join(t.TempDir(), "nothing.yaml"), Config{}).parse(); err == nil ||
 		!strings.Contains(err.Error(), "nothing.yaml") {
 		t.Errorf("a file that is not there: %v", err)
 	}
 	empty := write(t, filepath.Join(t.TempDir(), "endpoints.yaml"), "")
-	if _, err := openFile(empty, Config{}); err != nil {
+	if _, err := newFile(empty, Config{}).parse(); err != nil {
 		t.Errorf("an empty file, to which endpoints come later: %v", err)
 	}
 }
@@ -212,4 +215,43 @@ func TestSubscriptions(t *testing.T) {
 			t.Errorf("%s: error %v, want %q", text, err, want)
 		}
 	}
+}
+
+// What keeps endpoints is asked once a second, and at once for a name that is not known. While it does not answer,
+// those that were read last stay in use, and of others nobody says that there are none.
+func TestKnownEndpoints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reads, list, err := 0, List{{Name: "acme"}}, error(nil)
+		k := &known{log: slog.New(slog.DiscardHandler), read: func(context.Context) (List, error) {
+			reads++
+			return list, err
+		}}
+		finds := func(name string, want bool, after int) {
+			t.Helper()
+			found, err := k.Lookup(t.Context(), name)
+			if _, ok := found[name]; ok != want || err != nil || reads != after {
+				t.Errorf("%s: found %t, error %v, %d reads, want %t and %d", name, ok, err, reads, want, after)
+			}
+		}
+		for range 100 {
+			finds("acme", true, 1)
+		}
+		finds("nobody", false, 2)
+		time.Sleep(time.Second)
+		list = nil // it has not changed
+		finds("acme", true, 3)
+		time.Sleep(time.Second)
+		err = outbox.Unavailable(errTest)
+		finds("acme", true, 4)
+		if _, err := k.Lookup(t.Context(), "nobody"); !errors.Is(err, errTest) {
+			t.Errorf("somebody says that there is no such endpoint: %v", err)
+		}
+		if _, err := k.all(t.Context()); !errors.Is(err, errTest) || !errors.Is(k.failure(), errTest) {
+			t.Errorf("somebody knows all: %v, failure %v", err, k.failure())
+		}
+		err = nil
+		if _, err := k.all(t.Context()); err != nil || k.failure() != nil || k.longest() != defaultTimeout {
+			t.Errorf("back again: error %v, failure %v", err, k.failure())
+		}
+	})
 }

@@ -36,14 +36,10 @@ func newTransport(cfg Config) *http.Transport {
 	} else {
 		t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
-	switch {
-	case cfg.Proxy != nil:
+	if cfg.Proxy != nil {
 		t.Proxy = http.ProxyURL(cfg.Proxy)
-	case !cfg.AllowPrivate:
+	} else {
 		dialer.Control = newGuard(cfg).Safe
-	default:
-		dialer.Control = ssrf.New(ssrf.WithPorts(cfg.Ports...), ssrf.WithAllowedV4Prefixes(everything[0]),
-			ssrf.WithAllowedV6Prefixes(everything[1])).Safe
 	}
 	return t
 }
@@ -52,21 +48,23 @@ func newTransport(cfg Config) *http.Transport {
 // credentials (learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16).
 var azureHost = netip.MustParsePrefix("168.63.129.16/32")
 
-var everything = [2]netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
-
 // newGuard refuses special-purpose addresses. It is asked after a name was resolved, for each address before it is
 // dialled, so a name that resolves to another address than before does not get by.
 func newGuard(cfg Config) *ssrf.Guardian {
+	allow := cfg.Allow // it is asked before what is denied
+	if cfg.AllowPrivate {
+		allow = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+	}
 	var v4, v6 []netip.Prefix
-	for _, prefix := range cfg.Allow {
+	for _, prefix := range allow {
 		if prefix.Addr().Is4() {
 			v4 = append(v4, prefix)
 		} else {
 			v6 = append(v6, prefix)
 		}
 	}
-	return ssrf.New(ssrf.WithPorts(cfg.Ports...), ssrf.WithDeniedV4Prefixes(azureHost), ssrf.WithAllowedV4Prefixes(v4...),
-		ssrf.WithAllowedV6Prefixes(v6...))
+	return ssrf.New(ssrf.WithPorts(cfg.Ports...), ssrf.WithDeniedV4Prefixes(azureHost),
+		ssrf.WithAllowedV4Prefixes(v4...), ssrf.WithAllowedV6Prefixes(v6...))
 }
 
 // blocked tells whether the guard refused an address.

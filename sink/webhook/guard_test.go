@@ -153,12 +153,8 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	inner := receive(t, nil)
 	for _, code := range []int{301, 302, 303, 307, 308} {
-		r := receive(t, status(code, "Location", inner.URL))
-		s := open(t, newBook(r.endpoint("acme")), local)
+		s := open(t, newBook(receive(t, status(code, "Location", inner.URL)).endpoint("acme")), local)
 		wantClass(t, one(t, s, event(t, "acme", 1)), outbox.ClassRetryAfter, "redirects are not followed")
-		if r.count() != 1 {
-			t.Errorf("%d: %d requests, want 1", code, r.count())
-		}
 	}
 	if inner.count() != 0 {
 		t.Errorf("%d redirects were followed", inner.count())

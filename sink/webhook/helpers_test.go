@@ -66,7 +66,7 @@ var local = Config{AllowPrivate: true, AllowHTTP: true}
 // open returns a Sink that is closed with the test.
 func open(t *testing.T, endpoints Endpoints, cfg Config) *Sink {
 	t.Helper()
-	s, err := newSink(endpoints, cfg)
+	s, err := New(endpoints, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,6 +154,15 @@ func event(t testing.TB, to string, orderKey int64) outbox.Delivery {
 			Source: "orders", Payload: json.RawMessage(`{"total":1}`)},
 		Keyed: true, OrderKey: orderKey, Position: 1, Sequence: 1,
 	}}
+}
+
+// events are n new ones of different keys, to the destinations in turn.
+func events(t testing.TB, n int, to ...string) (batch []outbox.Delivery) {
+	t.Helper()
+	for i := range n {
+		batch = append(batch, event(t, to[i%len(to)], int64(i)))
+	}
+	return batch
 }
 
 // one publishes a delivery.

@@ -11,54 +11,54 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
+	"github.com/outboxrelay/outbox/sink"
 )
 
-// Open reads the endpoints of a file and returns a Sink for them. The URL is webhook: and the path of the file, with
-// these parameters:
-//
-//	webhook:/etc/outbox/endpoints.yaml
-//	webhook:endpoints.yaml?cloudevents=binary
-//	webhook:table               Config.Table; webhook:./table is a file of that name
-//	?key=env:NAME               of the table's secrets, also file:PATH; OUTBOX_ENDPOINT_KEY if there is none
-//	?allow=private,http         all addresses and ports, and http:// beside https://
-//	?allow=10.1.0.0/16          endpoints in this inner network, and in no other
-//	?ports=443,9443             instead of 443 and 8443
-//	?schedule=5s,1m,10m         Config.Schedule
-//	?proxy=http://egress:4750   which makes all requests and must refuse inner networks itself
-//
-// What they say is added to cfg. An error is of class outbox.ClassUnavailable if the table cannot be read now.
-//
-// The file is YAML:
+// inTable is the path of a URL whose endpoints are in a table.
+const inTable = "table"
+
+// Open reads the endpoints of a file and returns a Sink for them. The URL is webhook: and the path of the file, or
+// webhook:table for Config.Table; docs/reference/sinks.md#webhooks has its parameters, which are added to cfg, and what
+// an entry of the file may say. An error is of class outbox.ClassUnavailable if the table cannot be read now.
 //
 //	endpoints:
 //	  - name: acme
 //	    url: https://hooks.acme.example/outbox
 //	    secrets: [env:ACME_SECRET, file:/run/secrets/acme-former]
-//	    headers: {Authorization: env:ACME_AUTHORIZATION}
-//	    timeout: 20s
-//	    concurrency: 16
-//	    rate: 50
-//	    tenant: acme
-//	    topics: ["order.*"]
-//	    types: [Order]
-//	    disabled: true
 //
-// Name, url and secrets are required. A secret or the value of a header is the text itself, or env:NAME for a variable
-// of the environment, or file:PATH for a file without its last line break. The file is read again when it, or one of
-// the files it names, has changed. One that cannot be read then leaves the former endpoints in use.
+// Name, url and secrets are required. A secret or the value of a header is what ReadSecret takes. The file is read
+// again when it, or one of the files it names, has changed. One that cannot be read then leaves the former endpoints in
+// use.
 func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 	path, err := parse(url, &cfg)
+	if err == nil {
+		cfg, err = cfg.withDefaults()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("configure webhook sink: %w", err)
 	}
-	if path == inTable {
-		return openTable(ctx, cfg)
+	kept := &known{log: cfg.Logger}
+	switch {
+	case path != inTable:
+		kept.read = newFile(path, cfg).read
+	case cfg.Table == nil:
+		return nil, outbox.Permanent(errors.New(
+			"webhook:table has no database here: set one, or name a file of endpoints"))
+	default:
+		table, err := cfg.Table(ctx, cfg.key)
+		if err != nil {
+			return nil, err
+		}
+		kept.read, kept.gone = table.Read, table.Gone
 	}
-	file, err := openFile(path, cfg)
-	if err != nil {
-		return nil, outbox.Permanent(err)
+	if kept.refresh(ctx); kept.list == nil {
+		if path == inTable {
+			return nil, outbox.Unavailable(kept.away)
+		}
+		return nil, outbox.Permanent(kept.away)
 	}
-	return New(file, cfg)
+	return New(kept, cfg)
 }
 
 // parse returns the path, and adds what the parameters say to cfg. Its errors show neither: a proxy has a password.
@@ -75,13 +75,13 @@ func parse(text string, cfg *Config) (path string, err error) {
 	if err != nil {
 		return "", errors.New("the parameters of the URL are not of the form name=value&name=value")
 	}
-	var problems []error
-	for name, all := range values {
-		for _, value := range all {
-			if err := set(cfg, name, value); err != nil {
-				problems = append(problems, err)
-			}
-		}
+	for name, all := range values { // a list may come in several parts
+		values[name] = []string{strings.Join(all, ",")}
+	}
+	problems := []error{sinkurl.Take(values, options(cfg)...)}
+	for name := range values {
+		problems = append(problems, fmt.Errorf(
+			"unknown parameter %q (known: cloudevents, allow, ports, schedule, proxy, key)", name))
 	}
 	if cfg.key != "" && path != inTable {
 		problems = append(problems, errors.New("key is for webhook:table: a file names its secrets"))
@@ -89,72 +89,111 @@ func parse(text string, cfg *Config) (path string, err error) {
 	return path, errors.Join(problems...)
 }
 
-func set(cfg *Config, name, value string) error {
-	switch name {
-	case "key":
-		if !isReference(value) {
-			return errors.New("key is neither env:NAME nor file:PATH: a key in a URL would be seen by others")
-		}
-		cfg.key = value
-	case "cloudevents":
-		cfg.Binary = value == "binary"
-		if value != "binary" && value != "structured" {
-			return errors.New("cloudevents is neither structured nor binary")
-		}
-	case "allow":
-		return forEach(value, func(part string) error { return allow(cfg, part) })
-	case "ports":
-		return forEach(value, func(part string) error {
+// options are what a URL may say.
+func options(cfg *Config) []sinkurl.Option {
+	return []sinkurl.Option{
+		sinkurl.OneOf("cloudevents", []string{"structured", "binary"},
+			func(value string) { cfg.Binary = value == "binary" }),
+		{Name: "key", Takes: "env:NAME and file:PATH (a key in a URL would be seen by others)",
+			Set: func(value string) bool {
+				cfg.key = value
+				return isReference(value)
+			}},
+		{Name: "allow", Takes: "private, http and networks such as 10.1.0.0/16", Set: each(cfg.allow)},
+		{Name: "ports", Takes: "the lists of ports such as 443,9443", Set: each(func(part string) bool {
 			port, err := strconv.ParseUint(part, 10, 16)
-			if err != nil || port == 0 {
-				return errors.New("ports is no list of ports such as 443,9443")
-			}
 			cfg.Ports = append(cfg.Ports, uint16(port))
-			return nil
-		})
-	case "schedule":
-		return forEach(value, func(part string) error {
+			return err == nil && port != 0
+		})},
+		{Name: "schedule", Takes: "the lists of waits such as 5s,1m,10m", Set: each(func(part string) bool {
 			wait, err := time.ParseDuration(part)
-			if err != nil || wait <= 0 {
-				return errors.New("schedule is no list of waits such as 5s,1m,10m")
-			}
 			cfg.Schedule = append(cfg.Schedule, wait)
-			return nil
-		})
-	case "proxy":
-		proxy, err := url.Parse(value)
-		if err != nil {
-			return errors.New("proxy is not of the form http://host:port")
-		}
-		cfg.Proxy = proxy
-	default:
-		return fmt.Errorf("unknown parameter %q (known: cloudevents, allow, ports, schedule, proxy, key)", name)
+			return err == nil && wait > 0
+		})},
+		{Name: "proxy", Takes: "the form http://host:port", Set: func(value string) (ok bool) {
+			var err error
+			cfg.Proxy, err = url.Parse(value)
+			return err == nil
+		}},
 	}
-	return nil
 }
 
-// forEach goes through a list, apart by commas.
-func forEach(list string, do func(part string) error) error {
-	for part := range strings.SplitSeq(list, ",") {
-		if err := do(part); err != nil {
-			return err
+// each takes the parts of a list, which commas keep apart.
+func each(take func(part string) bool) func(list string) bool {
+	return func(list string) bool {
+		for part := range strings.SplitSeq(list, ",") {
+			if !take(part) {
+				return false
+			}
 		}
+		return true
 	}
-	return nil
 }
 
-func allow(cfg *Config, what string) error {
+func (c *Config) allow(what string) bool {
 	switch what {
 	case "private":
-		cfg.AllowPrivate = true
+		c.AllowPrivate = true
 	case "http":
-		cfg.AllowHTTP = true
+		c.AllowHTTP = true
 	default:
 		prefix, err := netip.ParsePrefix(what)
-		if err != nil {
-			return errors.New("allow has what is none of private, http and a network such as 10.1.0.0/16")
-		}
-		cfg.Allow = append(cfg.Allow, prefix)
+		c.Allow = append(c.Allow, prefix)
+		return err == nil
 	}
-	return nil
+	return true
+}
+
+// Driver opens sinks by the URLs that Open takes, but for webhook:table.
+func Driver() sink.Driver {
+	return sink.Driver{
+		Schemes: []string{"webhook"},
+		Example: "webhook:/path/to/endpoints.yaml or webhook:table, ?cloudevents=binary for CloudEvents in headers",
+		Open: func(ctx context.Context, url string, o sink.Options) (sink.Sink, error) {
+			return Open(ctx, url, Config{Logger: o.Logger})
+		},
+		Reads: []string{"OUTBOX_ENDPOINT_KEY"}, Check: checkURL, Mask: mask, Plaintext: plaintext, Hint: hint,
+	}
+}
+
+// checkURL does not look into the file: settings may be checked where it is not.
+func checkURL(url string) error {
+	var cfg Config
+	_, err := parse(url, &cfg)
+	if err == nil {
+		_, err = cfg.withDefaults()
+	}
+	return err
+}
+
+// mask leaves the parameters out: a proxy has a password.
+func mask(url string) string {
+	path, err := parse(url, &Config{})
+	if err != nil {
+		return "webhook:"
+	}
+	return "webhook:" + path
+}
+
+// plaintext returns the hosts of endpoints that are reached without TLS, as far as the file can be read.
+func plaintext(text string) (hosts []string) {
+	var cfg Config
+	path, err := parse(text, &cfg)
+	if err != nil || !cfg.AllowHTTP || path == inTable {
+		return nil
+	}
+	list, _ := newFile(path, cfg).parse() // who opens the sink is told
+	for _, e := range list {
+		if u, err := url.Parse(e.URL); err == nil && u.Scheme == "http" && !e.Disabled {
+			hosts = append(hosts, u.Hostname())
+		}
+	}
+	return sinkurl.Elsewhere(hosts)
+}
+
+func hint(err error) string {
+	if text := err.Error(); strings.Contains(text, "webhook endpoints") {
+		return "docs/reference/sinks.md#webhooks shows a file of endpoints"
+	}
+	return ""
 }

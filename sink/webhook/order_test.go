@@ -3,11 +3,9 @@ package webhook
 import (
 	"bufio"
 	"context"
-	"errors"
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,53 +16,29 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Keys go out at the same time, as many as the endpoint allows and no more, from two calls at once too; the events of
-// a key one after another, in their order.
+// Keys go out at the same time, as many as the endpoint allows and no more, from two calls at once too.
 func TestKeysGoOutTogether(t *testing.T) {
 	t.Parallel()
-	const keys, allowed, each = 40, 16, 3
+	const allowed = 16
 	var under, most atomic.Int64
-	var mu sync.Mutex
-	busy := map[string]bool{}
 	together := make(chan struct{})
-	r := receive(t, func(_ http.ResponseWriter, got received, _ int) {
+	var once sync.Once
+	r := receive(t, func(http.ResponseWriter, received, int) {
 		now := under.Add(1)
 		defer under.Add(-1)
 		for was := most.Load(); now > was && !most.CompareAndSwap(was, now); was = most.Load() {
 		}
-		of := got.header.Get("ce-partitionkey")
-		mu.Lock()
-		if busy[of] {
-			t.Errorf("two requests of key %s at the same time", of)
-		}
-		busy[of] = true
-		mu.Unlock()
 		if now == allowed {
-			select {
-			case <-together:
-			default:
-				close(together)
-			}
+			once.Do(func() { close(together) })
 		}
 		<-together // nobody is answered before as many as allowed are there
-		mu.Lock()
-		busy[of] = false
-		mu.Unlock()
 	})
 	e := r.endpoint("acme")
 	e.Concurrency = allowed
-	cfg := local
-	cfg.Binary = true
-	s := open(t, newBook(e), cfg)
+	s := open(t, newBook(e), local)
 	var calls sync.WaitGroup
-	want := map[string][]string{}
-	for part := range 2 {
-		var batch []outbox.Delivery
-		for i := range keys * each {
-			d := event(t, "acme", int64(part*keys+i%keys))
-			batch = append(batch, d)
-			want[d.AggregateID] = append(want[d.AggregateID], d.ID.String())
-		}
+	for range 2 {
+		batch := events(t, 120, "acme")
 		calls.Go(func() {
 			for i, res := range s.Publish(t.Context(), batch) {
 				if res.Err != nil {
@@ -74,100 +48,60 @@ func TestKeysGoOutTogether(t *testing.T) {
 		})
 	}
 	calls.Wait()
-	if most.Load() != allowed {
-		t.Errorf("at most %d requests at the same time, want %d", most.Load(), allowed)
-	}
-	got := map[string][]string{}
-	for _, one := range r.requests() {
-		of := one.header.Get("ce-partitionkey")
-		got[of] = append(got[of], one.header.Get("webhook-id"))
-	}
-	for of, ids := range want {
-		if !slices.Equal(got[of], ids) {
-			t.Errorf("key %s arrived as %v, want %v", of, got[of], ids)
-		}
+	if most.Load() != allowed || r.count() != 240 {
+		t.Errorf("at most %d of %d requests at the same time, want %d of 240", most.Load(), r.count(), allowed)
 	}
 }
 
-// The events of a key are held behind a failed one whatever their destinations; its own other destinations are not.
-func TestOrderAcrossEndpoints(t *testing.T) {
-	t.Parallel()
-	a, b := receive(t, nil), receive(t, status(http.StatusInternalServerError))
-	s := open(t, newBook(a.endpoint("a"), b.endpoint("b")), local)
-	first, second := event(t, "b", 1), event(t, "a", 1)
-	onA := first
-	onA.Destination = "a"
-	got := s.Publish(t.Context(), []outbox.Delivery{first, onA, second, onA})
-	wantClass(t, got[0].Err, outbox.ClassRetryAfter)
-	if !errors.Is(got[2].Err, outbox.ErrNotAttempted) {
-		t.Errorf("the later event is answered %+v, want not attempted", got[2])
+// behindPipes has a Sink dial servers in the bubble of a test, each of which answers 204 after so long; 0 is never. It
+// returns the number of connections.
+func behindPipes(t *testing.T, s *Sink, takes func(address string) time.Duration) *atomic.Int64 {
+	var dialled atomic.Int64
+	var serving sync.WaitGroup
+	t.Cleanup(func() { _ = s.Close(); serving.Wait() })
+	s.transport.TLSHandshakeTimeout = 0
+	s.transport.DialContext = func(_ context.Context, _, address string) (net.Conn, error) {
+		dialled.Add(1)
+		client, server := net.Pipe()
+		serving.Go(func() {
+			defer func() { _ = server.Close() }()
+			wait := takes(address)
+			if wait == 0 {
+				_, _ = io.Copy(io.Discard, server)
+				return
+			}
+			req, err := http.ReadRequest(bufio.NewReader(server))
+			if err != nil {
+				return
+			}
+			_, _ = io.Copy(io.Discard, req.Body)
+			time.Sleep(wait)
+			_, _ = io.WriteString(server, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
+		})
+		return client, nil
 	}
-	wantDelivered(t, []outbox.Result{got[1], got[3]})
-	if a.count() != 2 || b.count() != 1 {
-		t.Errorf("%d and %d requests, want 2 and 1", a.count(), b.count())
-	}
-}
-
-// An endpoint that hangs holds its own events only, and not for long: the third failure in a row makes it rest.
-func TestHangingEndpointHoldsNobody(t *testing.T) {
-	t.Parallel()
-	hanging := receive(t, func(_ http.ResponseWriter, got received, _ int) { <-got.ctx.Done() })
-	fine := receive(t, nil)
-	slow := hanging.endpoint("hanging")
-	slow.Concurrency, slow.Timeout = 2, 300*time.Millisecond
-	s := open(t, newBook(slow, fine.endpoint("fine")), local)
-	var batch []outbox.Delivery
-	for i := range 200 {
-		batch = append(batch, event(t, []string{"hanging", "fine"}[i%2], int64(i)))
-	}
-	failed := 0
-	for i, res := range s.Publish(t.Context(), batch) {
-		if i%2 == 1 {
-			wantDelivered(t, []outbox.Result{res})
-		} else if class, _ := outbox.Classify(res.Err); class == outbox.ClassPostponed {
-			wantClass(t, res.Err, class, "rests", "within 300ms")
-		} else if after := wantClass(t, res.Err, outbox.ClassRetryAfter, "within 300ms"); after < 4*time.Second {
-			t.Errorf("it waits for %s", after)
-		} else {
-			failed++
-		}
-	}
-	if n := hanging.count(); n == 0 || failed > n {
-		t.Errorf("%d requests hung and %d attempts were counted", n, failed)
-	}
+	return &dialled
 }
 
 // Publish returns before its context ends, by a clock of its own. What had its time and no answer is the endpoint's
 // failure; what had no turn is nobody's.
 func TestPublishEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := Endpoint{Name: "acme", URL: "https://acme.example", Secrets: []Secret{key}, Concurrency: 2}
-		s := open(t, newBook(e), Config{})
-		var dialled atomic.Int64
-		s.transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
-			dialled.Add(1)
-			client, server := net.Pipe()
-			go func() { _, _ = io.Copy(io.Discard, server) }() // takes all, says nothing
-			return client, nil
-		}
-		s.transport.TLSHandshakeTimeout = 0
+		s := open(t, newBook(Endpoint{Name: "acme", URL: "https://acme.example", Secrets: []Secret{key}, Concurrency: 2}),
+			Config{})
+		dialled := behindPipes(t, s, func(string) time.Duration { return 0 })
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		began := time.Now()
-		var batch []outbox.Delivery
-		for i := range 6 {
-			batch = append(batch, event(t, "acme", int64(i)))
-		}
 		failed, late := 0, 0
-		for _, res := range s.Publish(ctx, batch) {
-			switch class, _ := outbox.Classify(res.Err); class {
-			case outbox.ClassRetryAfter:
+		for _, res := range s.Publish(ctx, events(t, 6, "acme")) {
+			if class, _ := outbox.Classify(res.Err); class == outbox.ClassRetryAfter {
 				wantClass(t, res.Err, class, "gave no answer within 4.75s", "PublishTimeout", "15s")
 				failed++
-			default:
-				wantClass(t, res.Err, outbox.ClassPostponed, "before its turn")
-				late++
+				continue
 			}
+			wantClass(t, res.Err, outbox.ClassPostponed, "before its turn")
+			late++
 		}
 		if took := time.Since(began); took != 4750*time.Millisecond || failed != 2 || late != 4 || dialled.Load() != 2 {
 			t.Errorf("%s, %d failed, %d late, %d dialled; want 4.75s, 2, 4, 2", took, failed, late, dialled.Load())
@@ -179,31 +113,16 @@ func TestPublishEndsInTime(t *testing.T) {
 func TestSlowEndpointHasItsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := Endpoint{Name: "slow", URL: "http://slow.example", Secrets: []Secret{key}, Timeout: 30 * time.Second}
-		late := slow
+		late, off := slow, slow
 		late.Name, late.URL = "late", "http://late.example"
-		off := slow
 		off.Name, off.Timeout, off.Disabled = "off", time.Minute, true
 		s := open(t, List{slow, late, off}, Config{AllowHTTP: true})
-		var serving sync.WaitGroup
-		defer serving.Wait()
-		s.transport.DialContext = func(_ context.Context, _, address string) (net.Conn, error) {
-			client, server := net.Pipe()
-			takes := 29900 * time.Millisecond
+		behindPipes(t, s, func(address string) time.Duration {
 			if strings.HasPrefix(address, "late") {
-				takes = 31 * time.Second
+				return 31 * time.Second
 			}
-			serving.Go(func() {
-				defer func() { _ = server.Close() }()
-				req, err := http.ReadRequest(bufio.NewReader(server))
-				if err != nil {
-					return
-				}
-				_, _ = io.Copy(io.Discard, req.Body)
-				time.Sleep(takes)
-				_, _ = io.WriteString(server, "HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
-			})
-			return client, nil
-		}
+			return 29900 * time.Millisecond
+		})
 		asked := s.Abilities().Timeout()
 		if asked < 34*time.Second || asked > 35*time.Second {
 			t.Errorf("it asks for %s, want a little more than 32.5 s", asked)
@@ -248,22 +167,14 @@ func TestRate(t *testing.T) {
 	e.Rate = 20
 	s := open(t, newBook(e), local)
 	began := time.Now()
-	var batch []outbox.Delivery
-	for i := range 11 {
-		batch = append(batch, event(t, "acme", int64(i)))
-	}
-	wantDelivered(t, s.Publish(t.Context(), batch))
+	wantDelivered(t, s.Publish(t.Context(), events(t, 11, "acme")))
 	if took := time.Since(began); took < 490*time.Millisecond || len(at) != 11 {
 		t.Errorf("%d requests in %s, want 11 in half a second at least", len(at), took)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	batch = nil
-	for i := range 100 {
-		batch = append(batch, event(t, "acme", int64(i)))
-	}
 	served := 0
-	for _, res := range s.Publish(ctx, batch) {
+	for _, res := range s.Publish(ctx, events(t, 100, "acme")) {
 		if res.Err == nil {
 			served++
 			continue

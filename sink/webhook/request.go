@@ -93,27 +93,20 @@ type answer struct {
 	unseen    bool // it was refused for the rate of requests, whatever the event
 }
 
-func (a answer) text() string {
-	if a.err == nil {
-		return ""
-	}
-	return a.err.Error()
-}
-
 // post makes a request and returns what came of it: once the status is there, that is the answer.
-func (p *publication) post(ctx context.Context, t *target, d *outbox.Delivery) answer {
+func (s *Sink) post(ctx context.Context, w window, t *target, d *outbox.Delivery) answer {
 	now := time.Now()
 	limit := t.Timeout
-	if p.bounded {
-		limit = min(limit, p.cut.Sub(now))
+	if w.total > 0 {
+		limit = min(limit, w.cut.Sub(now))
 	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	req, err := p.request(limited, t, d, now)
+	req, err := s.request(limited, t, d, now)
 	if err != nil {
 		return answer{verdict: works, permanent: true, err: fmt.Errorf("make request to endpoint %q: %w", t.Name, err)}
 	}
-	resp, err := p.transport.RoundTrip(req)
+	resp, err := s.transport.RoundTrip(req)
 	if err != nil {
 		return failure(ctx, limited, t, limit, err)
 	}

@@ -9,19 +9,14 @@
 // # What is guaranteed
 //
 //   - Delivered means that the endpoint answered with a status of 200 to 299. Redirects are not followed.
-//   - Events of one ordering key go out one after another, each after the answers to the one before. After a failed one
-//     no later event of the key goes out. Different keys go out at the same time, up to Endpoint.Concurrency.
-//   - A request is never sent twice by itself. An answer that was lost is a failure; the next attempt has the same
-//     webhook-id, by which the receiver knows the copy.
+//   - Events of one ordering key go out one after another (outbox.InOrder), different keys at the same time, up to
+//     Endpoint.Concurrency. A request is never sent twice by itself; the next attempt has the same webhook-id.
 //   - An endpoint that is down, slow or full is its own failure and nobody else's. After 3 failures in a row it rests,
-//     for a second at first and 5 minutes at last. After that one request goes out, and the others when it succeeded.
-//     What is due meanwhile is postponed to the end of the rest, as is what a 429 refused: no attempt is counted.
-//   - A request has all of its endpoint's Timeout: the Sink asks its relay for so much (outbox.Abilities). A relay
-//     waits half a second for it and settles what takes longer when the answer comes; an endpoint that is known to be
-//     slow is not waited for. A log table with this sink alone waits for whole batches.
-//   - No event spends its attempts while an endpoint is away for some minutes: each failure asks for the wait of
-//     Config.Schedule, by default 5 s, 5 min, 30 min, 2 h, 5 h and so on. A relay's 5 attempts take 2 h 35 min, 10 take
-//     three days.
+//     for a second at first and 5 minutes at last; then one request goes out, and others once it succeeded. What is due
+//     meanwhile is postponed, as is what a 429 refused: no attempt is counted.
+//   - A request has all of its endpoint's Timeout: the Sink asks its relay for so much (outbox.Abilities). A relay that
+//     is patient settles what takes longer when the answer comes. A log table with this sink alone waits for all.
+//   - Each failure asks for the wait of Config.Schedule: a relay's 5 attempts take 2 h 35 min, 10 take three days.
 //   - An answer 410 disables the endpoint in this Sink, and with webhook:table in all processes. Its events fail for
 //     good, with a reason that says how to enable it. Without a table a Sink that is opened again asks it again.
 //   - An endpoint that has a tenant takes no event of another one.
@@ -57,7 +52,6 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/store/endpoint"
 )
 
 // Config configures a Sink. Zero means the default in parentheses.
@@ -85,57 +79,45 @@ type Config struct {
 	// Schedule is how long to wait at least after the first, second, … failed attempt of an event, ± 10 %. The last one
 	// goes on (Standard Webhooks' example: 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h).
 	Schedule []time.Duration
-	// Table opens the table of endpoints of a database, for the URL webhook:table (none).
-	Table func(ctx context.Context) (endpoint.Table, error)
+	// Table opens the table of endpoints of a database, for the URL webhook:table (none). key is the URL's parameter.
+	Table func(ctx context.Context, key string) (Table, error)
 	// Logger is told of endpoints that are disabled and lists that cannot be read (slog.Default).
 	Logger *slog.Logger
 
 	key string // the parameter of the URL
 }
 
+// withDefaults also reports what New cannot use.
 func (c Config) withDefaults() (Config, error) {
+	var problems []error
+	refuse := func(wrong bool, problem string) {
+		if wrong {
+			problems = append(problems, errors.New(problem))
+		}
+	}
+	refuse(c.Proxy != nil && (c.Proxy.Host == "" || c.Proxy.Scheme != "http" && c.Proxy.Scheme != "https"),
+		"Proxy is not of the form http://host:port")
+	refuse(slices.Contains(c.Ports, 0), "Ports has 0, must be 1 to 65535")
+	refuse(slices.ContainsFunc(c.Allow, func(p netip.Prefix) bool { return !p.IsValid() }),
+		"Allow has a network that is not valid")
+	refuse(slices.ContainsFunc(c.Schedule, func(wait time.Duration) bool { return wait <= 0 }),
+		"Schedule has a wait that is not positive")
+	refuse(c.Schedule != nil && len(c.Schedule) == 0, "Schedule is empty")
 	if c.Envelope == nil {
 		c.Envelope = outbox.CloudEvent
 	}
 	if c.Schedule == nil {
 		c.Schedule = schedule
 	}
-	problems := c.check()
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	switch {
-	case c.Ports != nil || c.AllowPrivate:
-	case c.AllowHTTP:
-		c.Ports = []uint16{443, 8443, 80, 8080}
-	default:
-		c.Ports = []uint16{443, 8443}
+	if c.Ports == nil && !c.AllowPrivate {
+		if c.Ports = []uint16{443, 8443}; c.AllowHTTP {
+			c.Ports = append(c.Ports, 80, 8080)
+		}
 	}
 	return c, errors.Join(problems...)
-}
-
-// check reports what New cannot use.
-func (c Config) check() (problems []error) {
-	if c.Proxy != nil && (c.Proxy.Host == "" || c.Proxy.Scheme != "http" && c.Proxy.Scheme != "https") {
-		problems = append(problems, errors.New("Proxy is not of the form http://host:port"))
-	}
-	if slices.Contains(c.Ports, 0) {
-		problems = append(problems, errors.New("Ports has 0, must be 1 to 65535"))
-	}
-	for _, prefix := range c.Allow {
-		if !prefix.IsValid() {
-			problems = append(problems, errors.New("Allow has a network that is not valid"))
-		}
-	}
-	for _, wait := range c.Schedule {
-		if wait <= 0 {
-			problems = append(problems, fmt.Errorf("Schedule has %s, must be positive", wait))
-		}
-	}
-	if len(c.Schedule) == 0 {
-		problems = append(problems, errors.New("Schedule is empty"))
-	}
-	return problems
 }
 
 // schedule is the example of Standard Webhooks 1.0.0, "Deliverability and reliability".
@@ -149,6 +131,7 @@ var schedule = []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minut
 type Sink struct {
 	cfg       Config
 	endpoints Endpoints
+	list      lister // endpoints, or nil
 	transport *http.Transport
 
 	under sync.WaitGroup // requests that a batch may not wait for
@@ -160,25 +143,19 @@ type Sink struct {
 // New returns a Sink that posts to these endpoints. It talks to nobody. All problems of cfg and of the endpoints of a
 // List are reported at once.
 func New(endpoints Endpoints, cfg Config) (*Sink, error) {
-	s, err := newSink(endpoints, cfg)
-	if err != nil {
-		return nil, fmt.Errorf("configure webhook sink: %w", err)
-	}
-	return s, nil
-}
-
-func newSink(endpoints Endpoints, cfg Config) (*Sink, error) {
 	cfg, err := cfg.withDefaults()
 	if endpoints == nil {
 		err = errors.Join(err, errors.New("endpoints is nil"))
 	}
-	if list, ok := endpoints.(interface{ check(Config) error }); ok {
+	if list, ok := endpoints.(List); ok {
 		err = errors.Join(err, list.check(cfg))
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("configure webhook sink: %w", err)
 	}
-	return &Sink{cfg: cfg, endpoints: endpoints, transport: newTransport(cfg), states: map[string]*state{}}, nil
+	s := &Sink{cfg: cfg, endpoints: endpoints, transport: newTransport(cfg), states: map[string]*state{}}
+	s.list, _ = endpoints.(lister)
+	return s, nil
 }
 
 // Abilities implements outbox.Able.
@@ -187,22 +164,51 @@ func (s *Sink) Abilities() outbox.Abilities {
 }
 
 func (s *Sink) ping(ctx context.Context) error {
-	if _, err := s.endpoints.Lookup(ctx); err != nil {
-		return outbox.Unavailable(fmt.Errorf("look up webhook endpoints: %w", err))
+	_, err := s.endpoints.Lookup(ctx)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("look up webhook endpoints: %w", err)
+	case s.list != nil:
+		err = s.list.failure()
 	}
-	var problem error
-	switch known := s.endpoints.(type) {
-	case *endpointFile:
-		if problem = known.failure(); problem != nil {
-			problem = fmt.Errorf("the former webhook endpoints are still in use: %w", problem)
-		}
-	case *endpointTable:
-		problem = known.failure()
-	}
-	if problem != nil {
-		return outbox.Unavailable(problem)
+	if err != nil {
+		return outbox.Unavailable(err)
 	}
 	return nil
+}
+
+// timeout is outbox.Abilities.Timeout: it has room for the longest timeout of the endpoints.
+func (s *Sink) timeout() time.Duration {
+	longest := defaultTimeout
+	if s.list != nil {
+		longest = s.list.longest()
+	}
+	return (beginTime + longest) * 20 / 19
+}
+
+// List returns the endpoints as they are now, where they are those of a List, a file or a table.
+func (s *Sink) List(ctx context.Context) ([]Endpoint, error) {
+	if s.list == nil {
+		return nil, errors.New("these endpoints cannot be listed")
+	}
+	return s.list.all(ctx)
+}
+
+// Check says what is wrong with an endpoint, as New would of a List.
+func (s *Sink) Check(e Endpoint) error {
+	_, err := newTarget(e, s.cfg)
+	return err
+}
+
+// subscriptions tells who has subscribed to which of the events whose destination is "*". Those for a disabled endpoint
+// become dead letters, as the events that name it.
+func (s *Sink) subscriptions(ctx context.Context) ([]outbox.Subscription, error) {
+	list, err := s.List(ctx)
+	all := []outbox.Subscription{}
+	for i := range list {
+		all = append(all, list[i].subscriptions()...)
+	}
+	return all, err
 }
 
 // Close waits for what is under way, which ends with the context of its Publish, and closes idle connections.
@@ -212,32 +218,24 @@ func (s *Sink) Close() error {
 	return nil
 }
 
-// subscriptions tells who has subscribed to which of the events whose destination is "*".
-func (s *Sink) subscriptions(ctx context.Context) ([]outbox.Subscription, error) {
-	if known, ok := s.endpoints.(interface {
-		subscriptions(ctx context.Context) ([]outbox.Subscription, error)
-	}); ok {
-		return known.subscriptions(ctx)
-	}
-	return nil, errors.New("these endpoints cannot be listed")
-}
-
-// Enable implements Sink.
+// Enable has an endpoint asked again that answered 410, or rests.
 func (s *Sink) Enable(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.states, name)
 }
 
-// Disabled implements Sink.
+// Disabled tells which endpoints answered 410, and when.
 func (s *Sink) Disabled() map[string]time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := map[string]time.Time{}
 	for name, one := range s.states {
-		if at := one.goneSince(); !at.IsZero() {
-			found[name] = at
+		one.mu.Lock()
+		if !one.gone.IsZero() {
+			found[name] = one.gone
 		}
+		one.mu.Unlock()
 	}
 	return found
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,8 +19,16 @@ func attempt(ctx context.Context, s *state, v verdict, after time.Duration) erro
 	if err != nil {
 		return err
 	}
-	s.leave(p, v, after, 0, "why")
+	s.leave(p, answer{verdict: v, after: after, err: errors.New("why")}, 0)
 	return nil
+}
+
+// resting is for how long an endpoint rests that answers with this, or 0.
+func resting(err error) time.Duration {
+	if class, left := outbox.Classify(err); err != nil && class == outbox.ClassPostponed {
+		return left
+	}
+	return 0
 }
 
 // After 3 failures in a row an endpoint rests; after the rest one request goes out, and each failure makes the next
@@ -44,15 +51,11 @@ func TestRest(t *testing.T) {
 			}
 		}
 		for n := range 12 {
-			var rest *restError
-			if err := attempt(ctx, s, works, 0); !errors.As(err, &rest) {
-				t.Fatalf("rest %d: %v", n, err)
+			rest, want := resting(attempt(ctx, s, works, 0)), min(time.Second<<n, 5*time.Minute)
+			if rest < want*9/10 || rest > want*11/10 {
+				t.Fatalf("rest %d is %s, want about %s", n, rest, want)
 			}
-			want := min(time.Second<<n, 5*time.Minute)
-			if rest.left < want*9/10 || rest.left > want*11/10 {
-				t.Errorf("rest %d is %s, want about %s", n, rest.left, want)
-			}
-			time.Sleep(rest.left)
+			time.Sleep(rest)
 			if err := attempt(ctx, s, fails, 0); err != nil {
 				t.Fatalf("trial %d: %v", n, err)
 			}
@@ -66,75 +69,60 @@ func TestRest(t *testing.T) {
 		if err := attempt(ctx, s, full, 40*time.Minute); err != nil {
 			t.Fatal(err)
 		}
-		var rest *restError
-		if err := attempt(ctx, s, works, 0); !errors.As(err, &rest) || rest.left != 40*time.Minute {
+		if err := attempt(ctx, s, works, 0); resting(err) != 40*time.Minute {
 			t.Errorf("after Retry-After: %v", err)
 		}
 	})
 }
 
-// After a rest one request is the trial. The others wait for what comes of it, and go out or are answered at once.
+// After a rest one request is the trial. The others are late until it has its answer, and then go out or rest too.
 func TestTrial(t *testing.T) {
-	for _, works := range []verdict{works, fails, unknown} {
+	for _, outcome := range []verdict{works, fails, unknown} {
 		synctest.Test(t, func(t *testing.T) {
+			ctx := t.Context()
 			s := newState(&target{Endpoint: Endpoint{Concurrency: 100}})
 			for range 3 {
-				_ = attempt(t.Context(), s, fails, 0)
+				_ = attempt(ctx, s, fails, 0)
 			}
 			time.Sleep(2 * time.Second)
-			w := window{begin: t.Context()}
-			trial, err := s.enter(t.Context(), w)
+			trial, err := s.enter(ctx, window{begin: ctx})
 			if err != nil || !trial.trial {
 				t.Fatalf("%+v, %v", trial, err)
 			}
-			var others sync.WaitGroup
-			var mu sync.Mutex
-			passed, refused := 0, 0
 			for range 10 {
-				others.Go(func() {
-					p, err := s.enter(t.Context(), w)
-					mu.Lock()
-					defer mu.Unlock()
-					if err != nil {
-						refused++
-						return
-					}
-					passed++
-					s.leave(p, unknown, 0, 0, "")
-				})
+				if err := attempt(ctx, s, works, 0); !errors.Is(err, errLate) {
+					t.Fatalf("beside the trial: %v", err)
+				}
 			}
-			synctest.Wait()
-			mu.Lock()
-			if passed+refused > 0 {
-				t.Errorf("%d passed and %d were refused before the trial was over", passed, refused)
-			}
-			mu.Unlock()
-			s.leave(trial, works, 0, 0, "why")
-			others.Wait()
-			if want := map[verdict]int{0: 10, 1: 10, 2: 0}[works]; passed != want || refused != 10-want {
-				t.Errorf("verdict %d: %d passed and %d were refused, want %d and %d", works, passed, refused, want, 10-want)
+			s.leave(trial, answer{verdict: outcome, err: errors.New("why")}, 0)
+			if err := attempt(ctx, s, works, 0); outcome == fails && resting(err) == 0 || outcome != fails && err != nil {
+				t.Errorf("after verdict %d: %v", outcome, err)
 			}
 		})
 	}
 }
 
-// What was under way when the rest began says nothing new: 64 failures at once are not 64 rests.
-func TestFailuresTogether(t *testing.T) {
+// What was under way when a rest began says nothing new: 64 failures at once are not 64 rests, and a 200 does not end
+// what Retry-After asked for.
+func TestAnswersTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newState(&target{Endpoint: Endpoint{Concurrency: 64}})
-		var passes []pass
-		for range 64 {
-			p, err := s.enter(t.Context(), window{begin: t.Context()})
-			if err != nil {
-				t.Fatal(err)
+		for _, then := range []verdict{fails, works} {
+			s := newState(&target{Endpoint: Endpoint{Concurrency: 64}})
+			var passes []pass
+			for range 64 {
+				p, err := s.enter(t.Context(), window{begin: t.Context()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				passes = append(passes, p)
 			}
-			passes = append(passes, p)
-		}
-		for _, p := range passes {
-			s.leave(p, fails, 0, 0, "why")
-		}
-		if s.rests != 1 {
-			t.Errorf("%d rests, want 1", s.rests)
+			s.leave(passes[0], answer{verdict: full, after: time.Hour, err: errors.New("429")}, 0)
+			for _, p := range passes[1:] {
+				s.leave(p, answer{verdict: then, err: errors.New("why")}, 0)
+			}
+			if err := attempt(t.Context(), s, works, 0); resting(err) != time.Hour || s.rests != 1 {
+				t.Errorf("after verdict %d, %d rests: %v; want one of an hour", then, s.rests, err)
+			}
 		}
 	})
 }
@@ -152,7 +140,7 @@ func TestWindow(t *testing.T) {
 			t.Fatalf("at the beginning any request may begin: %v", err)
 		}
 		time.Sleep(2 * time.Second)
-		s.leave(pass{straggler: &straggler{}}, unknown, 0, 0, "")
+		s.leave(pass{}, answer{}, 0)
 		if _, err := s.enter(ctx, w); !errors.Is(err, errLate) {
 			t.Fatalf("what took a minute begins with 7.5 s left: %v", err)
 		}
@@ -175,56 +163,40 @@ func TestWindow(t *testing.T) {
 	})
 }
 
-// A 200 of a request that was under way does not end the rest that Retry-After asked for.
-func TestAnswersTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newState(&target{Endpoint: Endpoint{Concurrency: 2}})
-		var passes []pass
-		for range 2 {
-			p, err := s.enter(t.Context(), window{begin: t.Context()})
-			if err != nil {
-				t.Fatal(err)
-			}
-			passes = append(passes, p)
-		}
-		s.leave(passes[0], full, time.Hour, 0, "429")
-		s.leave(passes[1], works, 0, 0, "")
-		var rest *restError
-		if err := attempt(t.Context(), s, works, 0); !errors.As(err, &rest) || rest.left != time.Hour {
-			t.Errorf("it is asked within the hour: %v", err)
-		}
-	})
-}
-
-// An endpoint that is down is asked a few times. Only what was sent counts an attempt, and the others wait until its
-// rest is over. Another endpoint does not notice.
+// An endpoint that is down, or hangs, is asked a few times. Only what was sent counts an attempt, and the others wait
+// until its rest is over. Another endpoint does not notice.
 func TestDeadEndpointSpendsNoAttempts(t *testing.T) {
 	t.Parallel()
-	dead, fine := receive(t, status(http.StatusBadGateway)), receive(t, nil)
-	e := dead.endpoint("dead")
-	e.Concurrency = 1
-	s := open(t, newBook(e, fine.endpoint("fine")), local)
-	var batch []outbox.Delivery
-	for i := range 500 {
-		d := event(t, []string{"dead", "fine"}[i%2], int64(i))
-		d.Attempts = 1
-		batch = append(batch, d)
-	}
-	failed := 0
-	for i, res := range s.Publish(t.Context(), batch) {
-		if i%2 == 1 {
-			wantDelivered(t, []outbox.Result{res})
-		} else if class, after := outbox.Classify(res.Err); class == outbox.ClassPostponed {
-			if wantClass(t, res.Err, class, `"dead"`, "rests", "502"); after <= 0 || after > 2*maxRest {
-				t.Fatalf("it waits for %s", after)
+	for text, answer := range map[string]func(http.ResponseWriter, received, int){
+		"502":          status(http.StatusBadGateway),
+		"within 300ms": func(_ http.ResponseWriter, got received, _ int) { <-got.ctx.Done() },
+	} {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			dead, fine := receive(t, answer), receive(t, nil)
+			e := dead.endpoint("dead")
+			e.Concurrency = 2
+			if text != "502" {
+				e.Timeout = 300 * time.Millisecond
 			}
-		} else if after := wantClass(t, res.Err, outbox.ClassRetryAfter, `"dead"`, "502"); after < 4*time.Minute {
-			t.Fatalf("it waits for %s", after)
-		} else {
-			failed++
-		}
-	}
-	if n := dead.count(); n < restAfter || n > 50 || failed != n {
-		t.Errorf("%d requests to what is dead and %d attempts counted, want 3 and not many more", n, failed)
+			s := open(t, newBook(e, fine.endpoint("fine")), local)
+			failed := 0
+			for i, res := range s.Publish(t.Context(), events(t, 500, "dead", "fine")) {
+				if i%2 == 1 {
+					wantDelivered(t, []outbox.Result{res})
+				} else if class, after := outbox.Classify(res.Err); class == outbox.ClassPostponed {
+					if wantClass(t, res.Err, class, `"dead"`, "rests", text); after <= 0 || after > 2*maxRest {
+						t.Fatalf("it waits for %s", after)
+					}
+				} else if after := wantClass(t, res.Err, outbox.ClassRetryAfter, `"dead"`, text); after < 4*time.Second {
+					t.Fatalf("it waits for %s", after)
+				} else {
+					failed++
+				}
+			}
+			if n := dead.count(); n > 50 || failed < restAfter || failed > 50 || text == "502" && failed != n {
+				t.Errorf("%d requests to what is dead and %d attempts counted, want 3 and not many more", n, failed)
+			}
+		})
 	}
 }

@@ -22,6 +22,9 @@ type Database struct{ db cold.Database }
 // On returns the view of a database.
 func On(db cold.Database) Database { return Database{db} }
 
+// Cold is the database that it is a view of.
+func (d Database) Cold() cold.Database { return d.db }
+
 // Browser shows the rows of an outbox table to people. It changes nothing, but for RetryNow, SkipPage and ReplayPage.
 // Of a log it has the lanes and knows no ids, and refuses all else. It is safe for concurrent use.
 //

@@ -1,9 +1,9 @@
-package webhook
+package endpoint
 
 import (
+	"cmp"
 	"crypto/aes"
 	"crypto/cipher"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -14,7 +14,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/outboxrelay/outbox/internal/store/endpoint"
+	"github.com/outboxrelay/outbox/sink/webhook"
 )
 
 // A secret in a table is sealed by AES-256-GCM: sealed:KEY:TEXT. KEY names the key by a part of its SHA-256. TEXT is
@@ -22,8 +22,8 @@ import (
 // and has no key, can neither give it to another endpoint nor have it sent to another place.
 const sealedPrefix = "sealed:"
 
-// defaultKey is where the key is looked for if the URL does not say.
-const defaultKey = "env:OUTBOX_ENDPOINT_KEY"
+// defaultKey is the variable that has the key if the URL does not say where it is.
+const defaultKey = "OUTBOX_ENDPOINT_KEY"
 
 // keyring seals with its first key and opens with any.
 type keyring []sealingKey
@@ -39,28 +39,25 @@ var errNoKey = errors.New("there is no key for the secrets in the table: set OUT
 // readKeyring reads the keys that a reference names: one, or several with white space or commas between them. A key of
 // the default place may be missing: what needs none, as a list of the endpoints, works without.
 func readKeyring(reference string) (keyring, error) {
-	if reference == "" {
-		if _, set := os.LookupEnv(strings.TrimPrefix(defaultKey, "env:")); !set {
-			return nil, nil
-		}
-		reference = defaultKey
+	if _, set := os.LookupEnv(defaultKey); reference == "" && !set {
+		return nil, nil
 	}
-	text, err := resolve(reference, "", os.LookupEnv, map[string]stamp{})
+	text, err := webhook.ReadSecret(cmp.Or(reference, "env:"+defaultKey))
 	if err != nil {
 		return nil, fmt.Errorf("read the key of the endpoints' secrets: %w", err)
 	}
 	var ring keyring
-	for _, one := range strings.FieldsFunc(text, func(c rune) bool { return c == ',' || c <= ' ' }) {
+	for _, one := range strings.FieldsFunc(string(text), func(c rune) bool { return c == ',' || c <= ' ' }) {
 		key, err := base64.StdEncoding.DecodeString(one)
 		if err != nil || len(key) != 32 {
-			return nil, fmt.Errorf("key %d of the endpoints' secrets is not 32 bytes in base64, as openssl rand -base64 32 "+
-				"makes them", len(ring)+1)
+			return nil, fmt.Errorf("key %d of the endpoints' secrets is not 32 bytes in base64, "+
+				"as openssl rand -base64 32 makes them", len(ring)+1)
 		}
 		block, err := aes.NewCipher(key)
 		if err != nil {
 			return nil, err
 		}
-		aead, err := cipher.NewGCM(block)
+		aead, err := cipher.NewGCMWithRandomNonce(block)
 		if err != nil {
 			return nil, err
 		}
@@ -73,12 +70,16 @@ func readKeyring(reference string) (keyring, error) {
 	return ring, nil
 }
 
-// use is what a sealed text is for.
-type use struct{ endpoint, tenant, origin, as string }
+// What a sealed text of a row is.
+const (
+	aSecret = "secret"
+	aHeader = "header " // and its name
+)
 
-// useOf is the use of a text in a row. The path of the URL is no part of it: it may change, the server may not.
-func useOf(row endpoint.Stored, as string) use {
-	return use{row.Name, row.Tenant, origin(row.URL), as}
+// use is what a text of the row is for, which is authenticated. Its parts are quoted, so that no two uses are the same.
+// The path of the URL is no part of it: it may change, the server may not.
+func (r *row) use(as string) []byte {
+	return fmt.Appendf(nil, "%q %q %q %q", as, r.Name, r.Tenant, origin(r.URL))
 }
 
 // origin is the scheme, host and port of a URL, or the text itself if it is none.
@@ -87,16 +88,8 @@ func origin(text string) string {
 	if err != nil || u.Host == "" {
 		return text
 	}
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"https": "443", "http": "80"}[u.Scheme]
-	}
+	port := cmp.Or(u.Port(), map[string]string{"https": "443", "http": "80"}[u.Scheme])
 	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
-}
-
-// bound is what is authenticated. The texts are quoted, so that no two uses have the same.
-func (u use) bound() []byte {
-	return fmt.Appendf(nil, "%q %q %q %q", u.as, u.endpoint, u.tenant, u.origin)
 }
 
 // errMoved says that a sealed text is not for the endpoint that has it.
@@ -104,26 +97,22 @@ var errMoved = errors.New("its row was changed: what is sealed is for another na
 	"what it was. If the URL is right, outbox endpoints rotate makes another secret; a header needs remove and add")
 
 // seal encrypts a secret of an endpoint with the first key.
-func (r keyring) seal(text string, u use) (string, error) {
+func (r keyring) seal(text Secret, use []byte) (string, error) {
 	if len(r) == 0 {
 		return "", errNoKey
 	}
-	nonce := make([]byte, r[0].aead.NonceSize())
-	if _, err := rand.Read(nonce); err != nil {
-		return "", err
-	}
-	sealed := r[0].aead.Seal(nonce, nonce, []byte(text), u.bound())
+	sealed := r[0].aead.Seal(nil, nil, []byte(text), use)
 	return sealedPrefix + r[0].id + ":" + base64.StdEncoding.EncodeToString(sealed), nil
 }
 
 // open decrypts what seal has returned. The texts of rows come here and to nothing else: a reference in a row would let
 // whoever may write the table read the relay's variables and files.
-func (r keyring) open(sealed string, u use) (string, error) {
+func (r keyring) open(sealed string, use []byte) (Secret, error) {
 	rest, ok := strings.CutPrefix(sealed, sealedPrefix)
 	switch {
-	case isReference(sealed):
-		return "", errors.New("it is a reference, which only a file of endpoints may have: remove the endpoint, and let " +
-			"outbox endpoints add seal what it refers to")
+	case strings.HasPrefix(sealed, "env:"), strings.HasPrefix(sealed, "file:"):
+		return "", errors.New("it is a reference, which only a file of endpoints may have: remove the endpoint, " +
+			"and let outbox endpoints add seal what it refers to")
 	case !ok:
 		return "", errors.New("it is not sealed: remove the endpoint, and let outbox endpoints add seal it")
 	case len(r) == 0:
@@ -134,18 +123,15 @@ func (r keyring) open(sealed string, u use) (string, error) {
 		if key.id != id {
 			continue
 		}
+		var plain []byte
 		all, err := base64.StdEncoding.DecodeString(text)
-		if n := key.aead.NonceSize(); err == nil && len(all) > n {
-			if plain, err := key.aead.Open(nil, all[:n], all[n:], u.bound()); err == nil {
-				return string(plain), nil
-			}
+		if err == nil {
+			plain, err = key.aead.Open(nil, nil, all, use)
 		}
-		return "", errMoved
+		if err != nil {
+			return "", errMoved // the cause says no more
+		}
+		return Secret(plain), nil
 	}
 	return "", fmt.Errorf("it is sealed with key %s, which is none of those given", id)
-}
-
-// current tells whether a text is sealed with the first key.
-func (r keyring) current(text string) bool {
-	return len(r) > 0 && strings.HasPrefix(text, sealedPrefix+r[0].id+":")
 }
