@@ -50,7 +50,7 @@ func (d *DB) OpenRetention(ctx context.Context, layout outbox.Layout) (retention
 
 func openRetention(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) (*retain, error) {
 	if layout.Table == letterTable {
-		// The index of replay times is core/005's. Letters with the time of the page's last one may wait for the next run.
+		// The index of replay times is core/003's. Letters with the time of the page's last one may wait for the next run.
 		r, err := newRetain(ctx, pool, layout)
 		if err != nil {
 			return nil, err

@@ -18,7 +18,7 @@ import (
 )
 
 // NewInbox returns an inbox for transactions of DB.Begin, or of a library on a handle of sqlite.Source. The tables are
-// of migration core/014. The transaction must be one that writes (BEGIN IMMEDIATE), as those of DB.Begin are: then no
+// of migration core/006. The transaction must be one that writes (BEGIN IMMEDIATE), as those of DB.Begin are: then no
 // copy is handled beside it.
 func NewInbox(cfg inbox.Config) (*inbox.Inbox[outbox.SQLTx], error) {
 	return inbox.New[outbox.SQLTx](inboxStore{seen.Store[outbox.SQLTx]{DB: sqlitecold.DB{},

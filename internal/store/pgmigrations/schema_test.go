@@ -390,42 +390,6 @@ func TestInsertIsToldWhatTheRelayRefuses(t *testing.T) {
 	}
 }
 
-// core/015 spells the check on status anew, also on a table that has rows, and leaves one of the application's own.
-func TestStatusCheckIsSpeltAnew(t *testing.T) {
-	t.Parallel()
-	const own = "CHECK (status IN ('NEW', 'SENT', 'FAILED', 'DEAD', 'HELD'))"
-	for check, want := range map[string]string{
-		"": "CHECK (((status)::text = ANY ('{NEW,SENT,FAILED,DEAD}'::text[]))) NOT VALID",
-		own: "CHECK (((status)::text = ANY ((ARRAY['NEW'::character varying, 'SENT'::character varying, " +
-			"'FAILED'::character varying, 'DEAD'::character varying, 'HELD'::character varying])::text[])))",
-	} {
-		url, conn := database(t)
-		for _, d := range []struct {
-			steps int
-			set   string
-		}{{pgmigrations.All, "crawl"}, {pgmigrations.All, "events"},
-			{int(pgmigrations.Required("core")) - 14, "core"}} {
-			if err := pgmigrations.Down(t.Context(), url, d.steps, d.set); err != nil {
-				t.Fatal(err)
-			}
-		}
-		run(t, conn, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload)
-			VALUES ('t', now(), 'bc', '{}')`)
-		if check != "" {
-			run(t, conn, `ALTER TABLE outbox_events DROP CONSTRAINT outbox_events_status_check,
-				ADD CONSTRAINT outbox_events_status_check `+check)
-		}
-		if err := pgmigrations.Up(t.Context(), url, "core"); err != nil {
-			t.Fatal(err)
-		}
-		if got := one[string](t, conn,
-			"SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = 'outbox_events_status_check'"); got != want {
-			t.Errorf("the check is %s, want %s", got, want)
-		}
-		refused(t, conn, "23514", "UPDATE outbox_events SET status = 'ERR'")
-	}
-}
-
 // RFC 9562, 5.7: version 7, variant 10, the time in front.
 func TestUUIDv7(t *testing.T) {
 	t.Parallel()

@@ -27,19 +27,83 @@ func PlanIn(ctx context.Context, databaseURL, zone string, sets ...string) (migr
 		return migration.Adoption{}, fmt.Errorf("plan migration: %w", err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	sets, notes, err := leave(ctx, conn, sets)
+	a, _, notes, err := plan(ctx, conn, zone, sets)
 	if err != nil {
-		return migration.Adoption{}, fmt.Errorf("plan migration: %w", err)
-	}
-	a, err := survey(ctx, conn, sets)
-	if err != nil {
-		return migration.Adoption{}, fmt.Errorf("plan migration: %w", err)
-	}
-	if err := a.findZone(ctx, zone); err != nil {
 		return migration.Adoption{}, fmt.Errorf("plan migration: %w", err)
 	}
 	a.plan.Notes = append(notes, a.plan.Notes...)
 	return a.plan, nil
+}
+
+// plan finds out which sets are Up's to migrate, of those that were named, and what is to be adopted for them.
+func plan(
+	ctx context.Context, conn *pgx.Conn, zone string, named []string,
+) (a *adoption, sets, notes []string, err error) {
+	if sets, notes, err = leave(ctx, conn, named); err != nil {
+		return nil, nil, nil, err
+	}
+	if a, err = survey(ctx, conn, sets); err != nil {
+		return nil, nil, nil, fmt.Errorf("look for existing tables: %w", err)
+	}
+	return a, sets, notes, a.findZone(ctx, zone)
+}
+
+// leave returns the sets that are Up's to migrate, of those that were named. Where none was, they are the default ones,
+// and what the database has of the others, be it tables to adopt. What another tool has applied is left to it:
+// completely applied it is nothing to do, and else refused.
+func leave(ctx context.Context, conn *pgx.Conn, named []string) (sets []string, notes []string, err error) {
+	sets, err = migration.Order(named)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := observe(ctx, conn)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(named) == 0 {
+		if sets, err = had(ctx, conn, all); err != nil {
+			return nil, nil, err
+		}
+	}
+	var mine []string
+	for _, s := range all {
+		switch {
+		case !slices.Contains(sets, s.Set):
+		case owned(s) && len(s.Pending) == 0:
+			notes = append(notes, fmt.Sprintf("%s is up to date: %s has applied it", s.Set, s.By))
+		case owned(s):
+			return nil, nil, fmt.Errorf("%w: %s was applied by %s up to version %d and lacks %s: add what is new to its "+
+				"folder with `outbox migrate export` and apply it with %s; or, to have outbox migrate up do it from now on, "+
+				"run it with --take-over", ErrOwned, s.Set, s.By, s.Current, strings.Join(s.Pending, ", "), s.By)
+		case !owned(all[0]) || s.Current > 0 || s.Dirty: // all[0] is core, on which the others stand
+			mine = append(mine, s.Set)
+		case len(named) > 0:
+			return nil, nil, fmt.Errorf("%w: %s stands on core, which %s has applied: add it to that folder with "+
+				"`outbox migrate export --set core,%s` and apply it with %s",
+				ErrOwned, s.Set, all[0].By, s.Set, all[0].By)
+		}
+	}
+	return mine, notes, nil
+}
+
+// had returns the default sets, and those of the others that a database has.
+func had(ctx context.Context, conn *pgx.Conn, all []migration.SetStatus) (sets []string, err error) {
+	for _, s := range migration.Unasked(slices.Clone(all), nil) {
+		sets = append(sets, s.Set)
+	}
+	for _, set := range migration.Sets {
+		if slices.Contains(sets, set) {
+			continue
+		}
+		there, err := survey(ctx, conn, []string{set})
+		if err != nil {
+			return nil, err
+		}
+		if len(there.plan.Tables) > 0 || len(there.plan.Problems) > 0 {
+			sets = append(sets, set)
+		}
+	}
+	return sets, nil
 }
 
 // refuse returns the plan's problems as an error.
@@ -54,29 +118,14 @@ func (a *adoption) refuse() error {
 // and plans. It reads only.
 func survey(ctx context.Context, conn *pgx.Conn, sets []string) (*adoption, error) {
 	a := &adoption{conn: conn, recorded: map[string]map[string]bool{}}
-	if err := conn.QueryRow(ctx, templated("schema", nil)).Scan(&a.schema); err != nil {
+	if err := conn.QueryRow(ctx, statement("schema", nil)).Scan(&a.schema); err != nil {
 		return nil, fmt.Errorf("find the schema to make tables in (search_path): %w", err)
 	}
-	all, err := origins(sets)
-	if err != nil {
-		return nil, err
+	open, states, err := unapplied(ctx, conn, sets)
+	if err != nil || len(open) == 0 {
+		return a, err
 	}
-	states := map[string]migration.SetStatus{}
-	for _, set := range sets {
-		if states[set], err = status(ctx, conn, set); err != nil {
-			return nil, err
-		}
-	}
-	var open []origin
-	var names []string
-	for _, o := range all {
-		if o.version > applied(states[o.set]) {
-			open, names = append(open, o), append(names, o.table)
-		}
-	}
-	if len(open) == 0 {
-		return a, nil
-	}
+	names := namesOf(open, func(o origin) string { return o.table })
 	shapes, err := readShapes(ctx, conn, a.schema, names)
 	if err != nil {
 		return nil, err
@@ -103,6 +152,24 @@ func survey(ctx context.Context, conn *pgx.Conn, sets []string) (*adoption, erro
 	return a, a.considerAll(ctx, sets, open, shapes, states)
 }
 
+// unapplied are the tables whose files have not been applied, and what is recorded of the sets.
+func unapplied(
+	ctx context.Context, conn *pgx.Conn, sets []string,
+) (open []origin, states map[string]migration.SetStatus, err error) {
+	states = map[string]migration.SetStatus{}
+	for _, set := range sets {
+		if states[set], err = status(ctx, conn, set); err != nil {
+			return nil, nil, err
+		}
+		for _, o := range origins([]string{set}) {
+			if o.version > applied(states[set]) {
+				open = append(open, o)
+			}
+		}
+	}
+	return open, states, nil
+}
+
 // noteFunctions says which functions stay that are there already.
 func (a *adoption) noteFunctions(ctx context.Context, table string) error {
 	functions, err := a.functionsOf(ctx, table)
@@ -120,7 +187,7 @@ func (a *adoption) considerAll(
 		return err
 	}
 	var database bool
-	if err := a.conn.QueryRow(ctx, templated("may_create", nil)).Scan(&database); err != nil {
+	if err := a.conn.QueryRow(ctx, statement("may_create", nil)).Scan(&database); err != nil {
 		return err
 	}
 	if !database {
@@ -143,25 +210,12 @@ func (a *adoption) considerAll(
 	return nil
 }
 
-// applied is the newest version of which nothing can be missing. That of a dirty mark may not have run.
-func applied(s migration.SetStatus) (version uint) {
-	if !s.Dirty {
-		return s.Current
-	}
-	for _, candidate := range embedded.List(s.Set) {
-		if candidate.Version < s.Current {
-			version = candidate.Version
-		}
-	}
-	return version
-}
-
 func (a *adoption) readRecord(ctx context.Context) error {
 	var exists bool
-	if err := a.conn.QueryRow(ctx, templated("recorded_any", nil)).Scan(&exists); err != nil || !exists {
+	if err := a.conn.QueryRow(ctx, statement("recorded_any", nil)).Scan(&exists); err != nil || !exists {
 		return err
 	}
-	rows, err := a.conn.Query(ctx, templated("recorded", nil))
+	rows, err := a.conn.Query(ctx, statement("recorded", nil))
 	if err != nil {
 		return err
 	}
@@ -181,7 +235,7 @@ func (a *adoption) noteTriggers(ctx context.Context, w *work) error {
 	if len(w.fills) == 0 {
 		return nil
 	}
-	rows, err := a.conn.Query(ctx, templated("triggers", nil), quote(w.now))
+	rows, err := a.conn.Query(ctx, statement("triggers", nil), quote(w.now))
 	if err != nil {
 		return err
 	}
@@ -198,8 +252,8 @@ func (a *adoption) noteTriggers(ctx context.Context, w *work) error {
 
 // consider decides what becomes of one table.
 func (a *adoption) consider(ctx context.Context, o origin, have *shape, dirty bool) (err error) {
-	w := &work{origin: o, now: o.table, have: have, made: a.ref.made[o.table], whole: a.ref.whole[o.table],
-		wanted: a.ref.indexes[o.table], ours: a.recorded[o.table]}
+	w := &work{origin: o, now: o.table, have: have, whole: a.ref.tables[o.table],
+		ours: a.recorded[o.table]}
 	if r := a.renamed(o.table); r != nil {
 		w.now = r.from
 	}
@@ -208,20 +262,18 @@ func (a *adoption) consider(ctx context.Context, o origin, have *shape, dirty bo
 			"rename it", w.now)
 		return nil
 	}
-	complete := !have.lacks(w.made)
-	switch {
+	switch known := slices.Contains(adoptable, o.table); {
 	case len(w.ours) > 0:
-	case complete && (dirty || !slices.Contains(adoptable, o.table)):
+	case !have.lacks(w.whole) && (dirty || !known):
 		return nil // its file made it, and died before it was recorded; or ran by hand
-	case !slices.Contains(adoptable, o.table):
+	case !known:
 		a.problem("a table %s exists that is not Outbox's, which keeps its own things under that name: rename it", o.table)
 		return nil
 	}
-	if w.functions, err = a.functionsOf(ctx, o.table); err != nil {
-		return err
-	}
-	if len(w.ours) > 0 && !w.ours["kept function "+functionOf[o.table]] {
-		w.functions = nil // made since
+	if len(w.ours) == 0 || w.ours["kept function "+functionOf[w.table]] { // else made since
+		if w.functions, err = a.functionsOf(ctx, o.table); err != nil {
+			return err
+		}
 	}
 	w.compare()
 	if err := a.noteTriggers(ctx, w); err != nil {
@@ -232,10 +284,8 @@ func (a *adoption) consider(ctx context.Context, o origin, have *shape, dirty bo
 		return err
 	}
 	a.works = append(a.works, w)
-	planned := migration.AdoptedTable{Name: w.table, Size: have.Size, Steps: a.steps(w)}
-	for _, function := range w.functions {
-		planned.Steps = append(planned.Steps, "leave function "+function+" as it is: Outbox does not call it")
-	}
+	left := namesOf(w.functions, func(f string) string { return "leave function " + f + " as it is: Outbox does not call it" })
+	planned := migration.AdoptedTable{Name: w.table, Size: have.Size, Steps: append(a.steps(w), left...)}
 	if w.now != w.table {
 		planned.Was = w.now
 	}
@@ -315,13 +365,10 @@ func (a *adoption) checkColumns(w *work) {
 		case !ours && want.NotNull && !have.NotNull:
 			a.problem("column %s of %s may be NULL, and must not: fill it (SELECT count(*) FROM %s WHERE %s IS NULL), then "+
 				"ALTER TABLE %s ALTER COLUMN %s SET NOT NULL", want.Name, w.now, w.now, want.Name, w.now, want.Name)
-		case !ours && w.made.column(want.Name) == nil && w.have.lacks(w.whole):
-			a.problem("%s has a column %s of its own, which a later file brings and takes away again: rename it", w.now,
-				want.Name)
 		}
 	}
 	a.checkOthers(w)
-	for _, k := range w.made.Constraints {
+	for _, k := range w.whole.Constraints {
 		if k.Kind == "p" && !w.have.has(k) {
 			a.problem("%s has no primary key (%s): add one", w.now, strings.Join(k.Columns, ", "))
 		}
@@ -349,7 +396,7 @@ func (a *adoption) functionsOf(ctx context.Context, table string) ([]string, err
 	if functionOf[table] == "" {
 		return nil, nil
 	}
-	rows, err := a.conn.Query(ctx, templated("functions_of", nil), a.schema, functionOf[table])
+	rows, err := a.conn.Query(ctx, statement("functions_of", nil), a.schema, functionOf[table])
 	if err != nil {
 		return nil, fmt.Errorf("read the catalog: %w", err)
 	}
@@ -400,11 +447,4 @@ func (a *adoption) steps(w *work) (steps []string) {
 		say("build, concurrently, %s", strings.Join(namesOf(builds, func(i index) string { return i.Name }), ", "))
 	}
 	return steps
-}
-
-func namesOf[T any](all []T, name func(T) string) (names []string) {
-	for _, one := range all {
-		names = append(names, name(one))
-	}
-	return names
 }

@@ -31,16 +31,12 @@ var samples = map[string][]string{
 // checkNames looks whether what is to be made has a name that something else in the schema has.
 func (a *adoption) checkNames(ctx context.Context, w *work) error {
 	var names []string
-	for _, i := range w.wanted {
-		have := w.have.index(i.Name)
-		switch {
-		case have == nil:
+	for _, i := range w.whole.Indexes {
+		if w.have.index(i.Name) == nil {
 			names = append(names, i.Name)
-		case !i.Constraint && !w.ours["index "+i.Name] && w.made.index(i.Name) == nil && w.have.lacks(w.whole):
-			a.problem("%s has an index %s of its own, which a later file brings and takes away again: rename it", w.now, i.Name)
 		}
 	}
-	rows, err := a.conn.Query(ctx, templated("taken", nil), a.schema, names)
+	rows, err := a.conn.Query(ctx, statement("taken", nil), a.schema, names)
 	if err != nil {
 		return err
 	}
@@ -209,7 +205,7 @@ func (a *adoption) checkWriters(ctx context.Context, w *work) error {
 	if r := a.renamed(runs); r != nil {
 		runs = r.from
 	}
-	rows, err := a.conn.Query(ctx, templated("writers", nil), a.schema, w.now, runs, w.table == "crawl_events")
+	rows, err := a.conn.Query(ctx, statement("writers", nil), a.schema, w.now, runs, w.table == "crawl_events")
 	if err != nil {
 		return err
 	}
@@ -228,7 +224,7 @@ func (a *adoption) checkWriters(ctx context.Context, w *work) error {
 		run = "run_id"
 	}
 	if err := a.conn.QueryRow(ctx,
-		templated("late", struct{ Table, Run string }{quote(w.now), run})).Scan(&late); err != nil {
+		statement("late", struct{ Table, Run string }{quote(w.now), run})).Scan(&late); err != nil {
 		return err
 	}
 	if late > 0 {
@@ -257,7 +253,7 @@ func (a *adoption) mentionLegacy(ctx context.Context) error {
 func (a *adoption) checkCalls(ctx context.Context, w *work) (called bool, err error) {
 	err = pgx.BeginFunc(ctx, a.conn, func(tx pgx.Tx) error {
 		table := strings.ReplaceAll(quote(w.now), "'", "''")
-		_, err := tx.Exec(ctx, templated("as_owner", filling{Table: table}))
+		_, err := tx.Exec(ctx, statement("as_owner", filling{Table: table}))
 		return err
 	})
 	var server *pgconn.PgError

@@ -40,11 +40,11 @@ type bareColumn struct {
 // and said to be doubtful where a value contradicts it.
 func (a *adoption) findZone(ctx context.Context, asked string) error {
 	var recorded bool
-	if err := a.conn.QueryRow(ctx, templated("zone_recorded", nil)).Scan(&recorded); err != nil {
+	if err := a.conn.QueryRow(ctx, statement("zone_recorded", nil)).Scan(&recorded); err != nil {
 		return fmt.Errorf("look for the zone of times without one: %w", err)
 	}
 	if asked != "" {
-		err := a.conn.QueryRow(ctx, templated("zone_named", nil), asked).Scan(&a.zone)
+		err := a.conn.QueryRow(ctx, statement("zone_named", nil), asked).Scan(&a.zone)
 		if errors.Is(err, pgx.ErrNoRows) {
 			a.problem("the server knows no time zone %q: SELECT name FROM pg_timezone_names", asked)
 			return nil
@@ -61,7 +61,7 @@ func (a *adoption) findZone(ctx context.Context, asked string) error {
 	}
 	candidates := []zoneCandidate{{name: a.zone}}
 	if asked == "" {
-		rows, err := a.conn.Query(ctx, templated("zone_candidates", nil))
+		rows, err := a.conn.Query(ctx, statement("zone_candidates", nil))
 		if err != nil {
 			return fmt.Errorf("read the zones of the database and its roles: %w", err)
 		}
@@ -85,7 +85,7 @@ func (a *adoption) bareColumns(ctx context.Context) ([]*bareColumn, error) {
 	for _, r := range a.renames {
 		tables = append(tables, r.from)
 	}
-	rows, err := a.conn.Query(ctx, templated("zone_columns", nil), a.schema, tables)
+	rows, err := a.conn.Query(ctx, statement("zone_columns", nil), a.schema, tables)
 	if err != nil {
 		return nil, fmt.Errorf("look for times without a zone: %w", err)
 	}
@@ -109,7 +109,7 @@ func (a *adoption) compareZones(ctx context.Context, columns []*bareColumn, cand
 		if !slices.Contains(written, c.column) {
 			continue
 		}
-		ask := templated("zone_ages", struct{ Table, Column string }{quote(c.table), quote(c.column)})
+		ask := statement("zone_ages", struct{ Table, Column string }{quote(c.table), quote(c.column)})
 		if err := a.conn.QueryRow(ctx, ask, names).Scan(&c.ages); err != nil {
 			return fmt.Errorf("read the newest %s of %s: %w", c.column, c.table, err)
 		}
@@ -213,7 +213,7 @@ func (a *adoption) recordZone(ctx context.Context) error {
 	if a.zone == "" {
 		return nil
 	}
-	_, err := a.conn.Exec(ctx, templated("zone_record",
+	_, err := a.conn.Exec(ctx, statement("zone_record",
 		struct{ Comment string }{literal("Times in columns without a zone are in " + a.zone)}))
 	if err != nil {
 		return fmt.Errorf("record the zone of times without one: %w", err)
