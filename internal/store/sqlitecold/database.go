@@ -34,7 +34,7 @@ import (
 var sqlFiles embed.FS
 
 // parseSQL parses the files once: every statement asks for them.
-var parseSQL = sync.OnceValues(func() (*sqlfile.Set, error) { return sqlitetable.Parse(sqlFiles) })
+var parseSQL = sync.OnceValues(func() (*sqlfile.Set, error) { return sqlitetable.Parse(sqlFiles, cold.Files) })
 
 // File is a file that is open: a sqlite.DB.
 type File interface {

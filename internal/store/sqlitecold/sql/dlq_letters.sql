@@ -1,42 +1,4 @@
-{{- /*
-What the statements about dead letters share; l is job_dlq. Conditions that nobody asked for are left out, and arg
-adds a value to the statement's arguments and returns its parameter: SQLite plans a statement before it knows its
-values. lower() knows the letters of ASCII only.
-*/ -}}
-
-{{define "dlq_where" -}}
-    {{if .IDs}}l.id IN (SELECT value FROM json_each({{arg .IDs}})){{else}}true{{end}}
-    {{- if eq .State "pending"}} AND l.replayed_at IS NULL AND l.discarded_at IS NULL
-    {{- else if eq .State "replayed"}} AND l.replayed_at IS NOT NULL
-    {{- else if eq .State "discarded"}} AND l.replayed_at IS NULL AND l.discarded_at IS NOT NULL
-    {{- else if eq .State "not replayed"}} AND l.replayed_at IS NULL{{end}}
-    {{- with .F.Source}} AND l.source = {{arg .}}{{end}}
-    {{- with .F.Reason}} AND l.error_reason = {{arg .}}{{end}}
-    {{- with .F.Type}} AND l.type GLOB {{pattern .}}{{end}}
-    {{- with .F.Tenant}} AND l.app_id = {{template "app_of" (arg .)}}{{end}}
-    {{- with .F.Key}} AND l.event_key = {{arg .}}{{end}}
-    {{- with .F.RequestID}} AND l.request_id = {{arg .}}{{end}}
-    {{- with .F.Table}} AND l.outbox_table = {{arg .}}{{end}}
-    {{- with .F.Destination}} AND l.destination GLOB {{pattern .}}{{end}}
-    {{- /* Ids are UUIDv7: the first with a time is the bound of that time. */}}
-    {{- if .F.Since}} AND l.id >= {{arg .SinceID}}{{end}}
-    {{- if .F.Until}} AND l.id < {{arg .UntilID}}{{end}}
-    {{- with .F.Error}} AND EXISTS (SELECT 1 FROM json_each(l.error_history) h WHERE instr(lower(l.error_history ->> (h.fullkey || '.error')), lower({{arg .}})) > 0){{end}}
-    {{- with .F.Fingerprint}} AND {{template "fingerprint"}} = lower({{arg .}}){{end}}
-{{- end}}
-
-{{define "last_error"}}coalesce(l.error_history ->> '$[#-1].error', ''){{end}}
-
-{{- /* fingerprint.go: SQLite has no regular expressions and no hash. */ -}}
-{{define "fingerprint"}}outbox_fingerprint({{template "last_error"}}){{end}}
-
-{{define "dlq_columns" -}}
-    l.id, l.source, l.original_job_id, coalesce((SELECT a.namespace FROM apps a WHERE a.id = l.app_id), ''),
-       CASE WHEN l.replayed_at IS NOT NULL THEN 'replayed' WHEN l.discarded_at IS NOT NULL THEN 'discarded' ELSE 'pending' END,
-       l.user_id, l.request_id, l.type, l.error_reason, l.attempts, {{template "last_error"}}, {{template "fingerprint"}},
-       coalesce(l.outbox_table, ''), coalesce(l.destination, ''), coalesce(l.event_key, ''), l.position, l.generation,
-       l.replayed_at, l.discarded_at, coalesce(l.discard_reason, '')
-{{- end}}
+{{- /* What the statements about dead letters share; l is job_dlq. lower() knows the letters of ASCII only. */ -}}
 
 {{- /* One row an event of the letters .IDs. whole: one of them names no destination, it is of the event as a whole. */ -}}
 {{define "dlq_chosen" -}}

@@ -4,6 +4,6 @@
 SELECT {{template "dlq_columns" .}}, NULL, NULL
   FROM job_dlq l
  WHERE {{template "dlq_where" .}}
-       {{- with .F.After}} AND l.id < lower({{arg .}}){{end}}
+       {{- with .F.After}} AND l.id < {{template "uuid_of_text" (arg .)}}{{end}}
  ORDER BY l.id DESC
  LIMIT {{arg .Limit}}
