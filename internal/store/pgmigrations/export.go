@@ -76,7 +76,7 @@ func (s step) String() string { return s.set + "/" + s.Name }
 // description is the file's name without its number. It is what a step is known by in a folder.
 func (s step) description() string { return "outbox_" + s.set + "_" + s.Name }
 
-func export(dir string, style style, sets []string) (all []ExportedFile, err error) {
+func export(dir string, style style, sets []string) ([]ExportedFile, error) {
 	there, highest, width, err := readFolder(dir)
 	if err != nil {
 		return nil, err
@@ -114,17 +114,7 @@ func export(dir string, style style, sets []string) (all []ExportedFile, err err
 		}
 		first, before = false, ""
 	}
-	for _, set := range every {
-		for _, one := range embedded.List(set) {
-			s := step{set, one}
-			names := there[s.description()]
-			slices.SortFunc(names, func(a, b string) int { return cmp.Compare(b, a) }) // up before down
-			for _, name := range names {
-				all = append(all, ExportedFile{name, s.String(), written[name] != ""})
-			}
-		}
-	}
-	return all, writeFolder(dir, written)
+	return there.list(written), writeFolder(dir, written)
 }
 
 // exportedSteps are the files of a folder by the descriptions of their steps.
@@ -137,6 +127,21 @@ func (e exportedSteps) has(set string) bool {
 		}
 	}
 	return false
+}
+
+// list is what the folder has, in the order of the steps.
+func (e exportedSteps) list(written map[string]string) (all []ExportedFile) {
+	for _, set := range every {
+		for _, one := range embedded.List(set) {
+			s := step{set, one}
+			names := e[s.description()]
+			slices.SortFunc(names, func(a, b string) int { return cmp.Compare(b, a) }) // up before down
+			for _, name := range names {
+				all = append(all, ExportedFile{name, s.String(), written[name] != ""})
+			}
+		}
+	}
+	return all
 }
 
 // readFolder finds the steps that are in a folder, and the highest number of a file with how many digits it has. A

@@ -252,22 +252,11 @@ func (a *adoption) noteTriggers(ctx context.Context, w *work) error {
 
 // consider decides what becomes of one table.
 func (a *adoption) consider(ctx context.Context, o origin, have *shape, dirty bool) (err error) {
-	w := &work{origin: o, now: o.table, have: have, whole: a.ref.tables[o.table],
-		ours: a.recorded[o.table]}
+	w := &work{origin: o, now: o.table, have: have, whole: a.ref.tables[o.table], ours: a.recorded[o.table]}
 	if r := a.renamed(o.table); r != nil {
 		w.now = r.from
 	}
-	if have.Kind != "r" || have.Inherits {
-		a.problem("%s is not an ordinary table (a view, partitioned, inherited or foreign), and up needs one of that name: "+
-			"rename it", w.now)
-		return nil
-	}
-	switch known := slices.Contains(adoptable, o.table); {
-	case len(w.ours) > 0:
-	case !have.lacks(w.whole) && (dirty || !known):
-		return nil // its file made it, and died before it was recorded; or ran by hand
-	case !known:
-		a.problem("a table %s exists that is not Outbox's, which keeps its own things under that name: rename it", o.table)
+	if !a.takes(w, dirty) {
 		return nil
 	}
 	if len(w.ours) == 0 || w.ours["kept function "+functionOf[w.table]] { // else made since
@@ -284,8 +273,10 @@ func (a *adoption) consider(ctx context.Context, o origin, have *shape, dirty bo
 		return err
 	}
 	a.works = append(a.works, w)
-	left := namesOf(w.functions, func(f string) string { return "leave function " + f + " as it is: Outbox does not call it" })
-	planned := migration.AdoptedTable{Name: w.table, Size: have.Size, Steps: append(a.steps(w), left...)}
+	planned := migration.AdoptedTable{Name: w.table, Size: have.Size, Steps: a.steps(w)}
+	for _, function := range w.functions {
+		planned.Steps = append(planned.Steps, "leave function "+function+" as it is: Outbox does not call it")
+	}
 	if w.now != w.table {
 		planned.Was = w.now
 	}
@@ -297,6 +288,24 @@ func (a *adoption) consider(ctx context.Context, o origin, have *shape, dirty bo
 	a.plan.Tables = append(a.plan.Tables, planned)
 	a.mentionRetention(o.table)
 	return nil
+}
+
+// takes tells whether a table is one to adopt, and reports why it cannot be.
+func (a *adoption) takes(w *work, dirty bool) bool {
+	known := slices.Contains(adoptable, w.table)
+	switch {
+	case w.have.Kind != "r" || w.have.Inherits:
+		a.problem("%s is not an ordinary table (a view, partitioned, inherited or foreign), and up needs one of that name: "+
+			"rename it", w.now)
+		return false
+	case len(w.ours) > 0:
+		return true
+	case !w.have.lacks(w.whole) && (dirty || !known):
+		return false // its file made it, and died before it was recorded; or ran by hand
+	case !known:
+		a.problem("a table %s exists that is not Outbox's, which keeps its own things under that name: rename it", w.table)
+	}
+	return known
 }
 
 // check reports why a table cannot be adopted.
