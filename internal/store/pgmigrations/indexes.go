@@ -96,14 +96,11 @@ func readIndexes(ctx context.Context, conn *pgx.Conn) (indexes []Index, valid ma
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := conn.Query(ctx, statement("indexes", nil), slices.Concat(names, byTenant))
-	if err != nil {
-		return nil, nil, err
-	}
 	valid = map[string]IndexSet{}
 	var x Index
 	var partial, complete bool
-	_, err = pgx.ForEachRow(rows, []any{&x.Name, &partial, &complete, &x.Definition}, func() error {
+	row := []any{&x.Name, &partial, &complete, &x.Definition}
+	err = each(ctx, conn, "indexes", []any{slices.Concat(names, byTenant)}, row, func() error {
 		if x.Set = ADRIndexes; slices.Contains(byTenant, x.Name) {
 			x.Set = TenantIndex
 		} else if partial {

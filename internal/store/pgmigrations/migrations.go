@@ -13,11 +13,14 @@
 package pgmigrations
 
 import (
+	"context"
 	"embed"
 	"io"
 	"io/fs"
 	"slices"
 	"sync"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox/internal/store/migration"
 	"github.com/outboxrelay/outbox/internal/store/sqlfile"
@@ -59,6 +62,31 @@ func statement(name string, values any) string {
 		panic("migrations: " + err.Error())
 	}
 	return text
+}
+
+// asker is a connection or a transaction.
+type asker interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// each runs a file of sql/, and calls row for each of its rows, after the row's columns have been put where dst says.
+func each(ctx context.Context, db asker, name string, args, dst []any, row func() error) error {
+	rows, err := db.Query(ctx, statement(name, nil), args...)
+	if err != nil {
+		return err
+	}
+	_, err = pgx.ForEachRow(rows, dst, row)
+	return err
+}
+
+// texts are the rows of a file that has one column.
+func texts(ctx context.Context, db asker, name string, args ...any) (all []string, err error) {
+	var one string
+	err = each(ctx, db, name, args, []any{&one}, func() error {
+		all = append(all, one)
+		return nil
+	})
+	return all, err
 }
 
 // content is a file of a set.

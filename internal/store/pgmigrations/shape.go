@@ -91,33 +91,19 @@ func (ref *reference) read(ctx context.Context, tx pgx.Tx, schema string, sets [
 			s.Triggers[trigger] = here(s.Triggers[trigger])
 		}
 	}
-	rows, err := tx.Query(ctx, statement("functions", nil), schema)
-	if err != nil {
-		return err
-	}
 	var name, definition string
-	_, err = pgx.ForEachRow(rows, []any{&name, &definition}, func() error {
+	return each(ctx, tx, "functions", []any{schema}, []any{&name, &definition}, func() error {
 		ref.functions[name] = here(definition)
 		return nil
 	})
-	return err
-}
-
-// asker is a connection or a transaction.
-type asker interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
 // readShapes returns those of the relations that exist.
 func readShapes(ctx context.Context, db asker, schema string, names []string) (map[string]*shape, error) {
-	rows, err := db.Query(ctx, statement("tables", nil), schema, names)
-	if err != nil {
-		return nil, fmt.Errorf("read the catalog: %w", err)
-	}
 	shapes := map[string]*shape{}
 	var name string
 	var text []byte
-	if _, err := pgx.ForEachRow(rows, []any{&name, &text}, func() error {
+	if err := each(ctx, db, "tables", []any{schema, names}, []any{&name, &text}, func() error {
 		s := new(shape)
 		shapes[name] = s
 		return json.Unmarshal(text, s)

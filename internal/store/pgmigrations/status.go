@@ -89,14 +89,11 @@ func observed(ctx context.Context, conn *pgx.Conn) (map[string]uint, error) {
 		sets, versions = append(sets, t.Set), append(versions, int32(t.Version))
 		relations, columns = append(relations, t.Relation), append(columns, t.Column)
 	}
-	rows, err := conn.Query(ctx, statement("traces", nil), sets, versions, relations, columns)
-	if err != nil {
-		return nil, fmt.Errorf("look for what is applied: %w", err)
-	}
 	newest := map[string]uint{} // the traces come in their order, and without one those behind it do not count
 	var set string
 	var version int32
-	if _, err := pgx.ForEachRow(rows, []any{&set, &version}, func() error {
+	asked := []any{sets, versions, relations, columns}
+	if err := each(ctx, conn, "traces", asked, []any{&set, &version}, func() error {
 		if uint(version) == newest[set]+1 {
 			newest[set]++
 		}
@@ -135,11 +132,7 @@ func observe(ctx context.Context, conn *pgx.Conn) (all []migration.SetStatus, er
 
 // toolOf names the migration tools that keep their record in the database.
 func toolOf(ctx context.Context, conn *pgx.Conn) (string, error) {
-	rows, err := conn.Query(ctx, statement("tools", nil))
-	if err != nil {
-		return "", fmt.Errorf("look for other migration tools: %w", err)
-	}
-	tools, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	tools, err := texts(ctx, conn, "tools")
 	if err != nil {
 		return "", fmt.Errorf("look for other migration tools: %w", err)
 	}

@@ -215,19 +215,14 @@ func (a *adoption) readRecord(ctx context.Context) error {
 	if err := a.conn.QueryRow(ctx, statement("recorded_any", nil)).Scan(&exists); err != nil || !exists {
 		return err
 	}
-	rows, err := a.conn.Query(ctx, statement("recorded", nil))
-	if err != nil {
-		return err
-	}
 	var table, object string
-	_, err = pgx.ForEachRow(rows, []any{&table, &object}, func() error {
+	return each(ctx, a.conn, "recorded", nil, []any{&table, &object}, func() error {
 		if a.recorded[table] == nil {
 			a.recorded[table] = map[string]bool{}
 		}
 		a.recorded[table][object] = true
 		return nil
 	})
-	return err
 }
 
 // noteTriggers names what filling rows will fire, with the rights of the table's owner.
@@ -235,19 +230,14 @@ func (a *adoption) noteTriggers(ctx context.Context, w *work) error {
 	if len(w.fills) == 0 {
 		return nil
 	}
-	rows, err := a.conn.Query(ctx, statement("triggers", nil), quote(w.now))
-	if err != nil {
-		return err
-	}
 	var name, owner string
-	_, err = pgx.ForEachRow(rows, []any{&name, &owner}, func() error {
+	return each(ctx, a.conn, "triggers", []any{quote(w.now)}, []any{&name, &owner}, func() error {
 		if name != logTrigger {
 			a.note("filling %s fires its trigger %s, whose function is %s's, with the rights of the table's owner", w.now, name,
 				owner)
 		}
 		return nil
 	})
-	return err
 }
 
 // consider decides what becomes of one table.
@@ -405,11 +395,7 @@ func (a *adoption) functionsOf(ctx context.Context, table string) ([]string, err
 	if functionOf[table] == "" {
 		return nil, nil
 	}
-	rows, err := a.conn.Query(ctx, statement("functions_of", nil), a.schema, functionOf[table])
-	if err != nil {
-		return nil, fmt.Errorf("read the catalog: %w", err)
-	}
-	functions, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	functions, err := texts(ctx, a.conn, "functions_of", a.schema, functionOf[table])
 	if err != nil {
 		return nil, fmt.Errorf("read the catalog: %w", err)
 	}

@@ -36,11 +36,7 @@ func (a *adoption) checkNames(ctx context.Context, w *work) error {
 			names = append(names, i.Name)
 		}
 	}
-	rows, err := a.conn.Query(ctx, statement("taken", nil), a.schema, names)
-	if err != nil {
-		return err
-	}
-	taken, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	taken, err := texts(ctx, a.conn, "taken", a.schema, names)
 	for _, name := range taken {
 		a.problem("the name %s, which an index of %s needs, is taken by something else in schema %s: rename that", name,
 			w.now, a.schema)
@@ -205,12 +201,9 @@ func (a *adoption) checkWriters(ctx context.Context, w *work) error {
 	if r := a.renamed(runs); r != nil {
 		runs = r.from
 	}
-	rows, err := a.conn.Query(ctx, statement("writers", nil), a.schema, w.now, runs, w.table == "crawl_events")
-	if err != nil {
-		return err
-	}
 	var role, grants string
-	_, err = pgx.ForEachRow(rows, []any{&role, &grants}, func() error {
+	asked := []any{a.schema, w.now, runs, w.table == "crawl_events"}
+	err := each(ctx, a.conn, "writers", asked, []any{&role, &grants}, func() error {
 		a.problem("role %s inserts into %s, for which a trigger will read the row's run with the role's own rights: %s", role,
 			w.now, grants)
 		return nil

@@ -61,12 +61,11 @@ func (a *adoption) findZone(ctx context.Context, asked string) error {
 	}
 	candidates := []zoneCandidate{{name: a.zone}}
 	if asked == "" {
-		rows, err := a.conn.Query(ctx, statement("zone_candidates", nil))
-		if err != nil {
-			return fmt.Errorf("read the zones of the database and its roles: %w", err)
-		}
-		candidates, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (c zoneCandidate, err error) {
-			return c, row.Scan(&c.name, &c.whose, &c.database)
+		candidates = nil
+		var z zoneCandidate
+		err := each(ctx, a.conn, "zone_candidates", nil, []any{&z.name, &z.whose, &z.database}, func() error {
+			candidates = append(candidates, z)
+			return nil
 		})
 		if err != nil {
 			return fmt.Errorf("read the zones of the database and its roles: %w", err)
@@ -80,18 +79,15 @@ func (a *adoption) findZone(ctx context.Context, asked string) error {
 }
 
 // bareColumns are those of the seeds' tables, under their own names and FR-005's.
-func (a *adoption) bareColumns(ctx context.Context) ([]*bareColumn, error) {
+func (a *adoption) bareColumns(ctx context.Context) (columns []*bareColumn, err error) {
 	tables := append([]string{"outbox"}, adoptable...)
 	for _, r := range a.renames {
 		tables = append(tables, r.from)
 	}
-	rows, err := a.conn.Query(ctx, statement("zone_columns", nil), a.schema, tables)
-	if err != nil {
-		return nil, fmt.Errorf("look for times without a zone: %w", err)
-	}
-	columns, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*bareColumn, error) {
-		c := new(bareColumn)
-		return c, row.Scan(&c.table, &c.column)
+	var c bareColumn
+	err = each(ctx, a.conn, "zone_columns", []any{a.schema, tables}, []any{&c.table, &c.column}, func() error {
+		columns = append(columns, &bareColumn{table: c.table, column: c.column})
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("look for times without a zone: %w", err)
