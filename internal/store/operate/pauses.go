@@ -142,7 +142,8 @@ func (p *Pauses) change(ctx context.Context, action, statement string, pause Pau
 		if changed = n > 0; err != nil || !changed {
 			return err
 		}
-		return tx.Record(ctx, cold.Action{Actor: pause.Actor, Action: action, Reason: pause.Reason, Filter: pause.Names()})
+		return tx.Record(ctx,
+			cold.Action{Actor: pause.Actor, Action: action, Reason: pause.Reason, Filter: pause.Names()})
 	})
 	return changed, err
 }

@@ -106,7 +106,8 @@ func (w *work) compareColumns() {
 
 // done tells whether only the mark is missing, that the table was there before.
 func (w *work) done() bool {
-	return len(w.columns)+len(w.defaults)+len(w.fills)+len(w.constraints)+len(w.builds)+len(w.options) == 0 && !w.trigger
+	missing := len(w.columns) + len(w.defaults) + len(w.fills) + len(w.constraints) + len(w.builds) + len(w.options)
+	return missing == 0 && !w.trigger
 }
 
 // inspect reads the catalog again.
@@ -149,8 +150,8 @@ func (a *adoption) adopt(ctx context.Context, w *work) error {
 		what string
 		do   func(context.Context, *work) error
 	}{
-		{"record", a.mark}, {"add columns", a.addColumns}, {"build indexes to fill by", a.buildEarly}, {"fill rows", a.fill},
-		{"add constraints", a.constrain}, {"build indexes", a.buildAll}, {"finish", a.finish},
+		{"record", a.mark}, {"add columns", a.addColumns}, {"build indexes to fill by", a.buildEarly},
+		{"fill rows", a.fill}, {"add constraints", a.constrain}, {"build indexes", a.buildAll}, {"finish", a.finish},
 	}
 	for _, phase := range phases {
 		if err := ctx.Err(); err != nil {
@@ -172,7 +173,9 @@ type addition struct{ object, undo string }
 // step does one short transaction: the record of what it adds, then the statements.
 func (a *adoption) step(ctx context.Context, table string, additions []addition, statements ...string) error {
 	return patiently(ctx, func() error {
-		return pgx.BeginFunc(ctx, a.conn, func(tx pgx.Tx) error { return a.inStep(ctx, tx, table, additions, statements...) })
+		return pgx.BeginFunc(ctx, a.conn, func(tx pgx.Tx) error {
+			return a.inStep(ctx, tx, table, additions, statements...)
+		})
 	})
 }
 
@@ -292,8 +295,8 @@ func (a *adoption) addColumns(ctx context.Context, w *work) error {
 // alter is a statement that changes the table.
 func (w *work) alter(how string) string { return "ALTER TABLE " + w.table + " " + how }
 
-// beforeApps is what the file of apps, which runs after the adoption, will find done or do: the function of its default,
-// and the application of ADR-004's default tenant.
+// beforeApps is what the file of apps, which runs after the adoption, will find done or do: the function of its
+// default, and the application of ADR-004's default tenant.
 func (a *adoption) beforeApps(ctx context.Context) ([]addition, error) {
 	added := []addition{{"function outbox_uuidv7", "DROP FUNCTION IF EXISTS outbox_uuidv7()"}}
 	var exists bool

@@ -259,10 +259,12 @@ func (a *adoption) constrain(ctx context.Context, w *work) error {
 // it.
 func (a *adoption) replaceChecks(ctx context.Context, w *work) error {
 	for _, old := range w.replaced {
-		i := slices.IndexFunc(w.whole.Constraints, func(k constraint) bool { return k.Name == "job_dlq_error_reason_check" })
+		i := slices.IndexFunc(w.whole.Constraints,
+			func(k constraint) bool { return k.Name == "job_dlq_error_reason_check" })
 		ours := w.whole.Constraints[i]
 		back := fmt.Sprintf("DO $do$ BEGIN ALTER TABLE %[1]s ADD CONSTRAINT %[2]s %[3]s NOT VALID; "+
-			"BEGIN ALTER TABLE %[1]s VALIDATE CONSTRAINT %[2]s; EXCEPTION WHEN check_violation THEN NULL; END; END $do$",
+			"BEGIN ALTER TABLE %[1]s VALIDATE CONSTRAINT %[2]s; EXCEPTION WHEN check_violation THEN "+
+			"NULL; END; END $do$",
 			w.table, quote(old.Name), strings.TrimSuffix(old.Definition, " NOT VALID"))
 		if err := a.step(ctx, w.table, []addition{{"check " + old.Name, back}, w.dropping(ours)},
 			w.alter("DROP CONSTRAINT IF EXISTS "+quote(old.Name)), w.adding(ours)); err != nil {

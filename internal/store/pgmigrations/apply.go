@@ -198,10 +198,11 @@ func refuseDown(ctx context.Context, conn *pgx.Conn, before migration.SetStatus)
 	}
 	switch {
 	case before.Dirty:
-		return fmt.Errorf("set %s is marked dirty at version %d: run `outbox migrate up --set %s` first, it repairs the mark",
-			set, before.Current, set)
+		return fmt.Errorf("set %s is marked dirty at version %d: run `outbox migrate up --set %s` first, "+
+			"it repairs the mark", set, before.Current, set)
 	case before.Current > before.Latest:
-		return fmt.Errorf("set %s is at version %d, which this build (up to %d) does not have: migrate with the newer build",
+		return fmt.Errorf("set %s is at version %d, which this build (up to %d) does not have: "+
+			"migrate with the newer build",
 			set, before.Current, before.Latest)
 	case set != "core":
 		return nil
@@ -212,8 +213,8 @@ func refuseDown(ctx context.Context, conn *pgx.Conn, before migration.SetStatus)
 			return err
 		}
 		if standing.Current > 0 || standing.Dirty {
-			return fmt.Errorf("%w: set %s stands on it: run `outbox migrate down --set %s --all` first", ErrCoreNeeded, other,
-				other)
+			return fmt.Errorf("%w: set %s stands on it: run `outbox migrate down --set %s --all` first",
+				ErrCoreNeeded, other, other)
 		}
 	}
 	return nil

@@ -285,8 +285,15 @@ func TestUpStopsWithItsContext(t *testing.T) {
 	run(t, holder, "SELECT pg_advisory_lock($1)", int64(0x6f7574626f78))
 
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(100*time.Millisecond, cancel)
-	if err := pgmigrations.Up(ctx, url); !errors.Is(err, context.Canceled) {
+	result := make(chan error, 1)
+	go func() { result <- pgmigrations.Up(ctx, url) }()
+	const asking = "SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND state = 'idle' " +
+		"AND datname = current_database() AND query LIKE '%pg_try_advisory_lock(%'"
+	for one[int](t, holder, asking) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	if err := <-result; !errors.Is(err, context.Canceled) {
 		t.Fatalf("Up while another migrates, cancelled: %v", err)
 	} else if who := fmt.Sprintf("process %d, login ", holder.PgConn().PID()); !strings.Contains(err.Error(), who) {
 		t.Errorf("Up does not name who holds the lock: %v, want %s…", err, who)

@@ -213,7 +213,8 @@ var styles = map[Format]style{
 		notes: "-- Encore has no way down, and wants numbers from 1 without a gap.\n",
 	},
 	GolangMigrate: {tool: "golang-migrate", width: 6, down: true,
-		notes: "-- Not with x-multi-statement: bodies of functions have semicolons. A file that failed has done nothing: " +
+		notes: "-- Not with x-multi-statement: bodies of functions have semicolons. A file that " +
+			"failed has done nothing: " +
 			"put right what\n" +
 			"-- the error says, `migrate force` the number before it (-1 before the first), and `migrate up`.\n",
 	},

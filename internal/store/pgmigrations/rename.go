@@ -49,7 +49,8 @@ func (a *adoption) findRenamed(ctx context.Context, shapes map[string]*shape) er
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		to := "crawl_" + strings.TrimPrefix(name, "run_")
 		if taken[to] != nil {
-			a.problem("both tables %s and %s exist, and %s is to become %s: move the rows into one of them, and drop or "+
+			a.problem("both tables %s and %s exist, and %s is to become %s: move the rows into one "+
+				"of them, and drop or "+
 				"rename the other", name, to, name, to)
 			continue
 		}
@@ -72,7 +73,8 @@ func (a *adoption) findRenamed(ctx context.Context, shapes map[string]*shape) er
 		}
 		switch {
 		case taken["crawl_runs"] != nil:
-			a.problem("both tables %s and crawl_runs exist, and %s is to become crawl_runs: rename or drop the other", parent,
+			a.problem("both tables %s and crawl_runs exist, and %s is to become crawl_runs: rename "+
+				"or drop the other", parent,
 				parent)
 		case runs[parent] == nil:
 			a.problem("the table of runs, %s, is not in the schema %s", parent, a.schema)
@@ -97,12 +99,14 @@ func runsOf(of *shape) (table string) {
 func (a *adoption) checkRenames(shapes map[string]*shape, parent string) error {
 	for _, r := range a.renames {
 		if r.shape.Secured {
-			a.problem("%s has row-level security, which a view of that name would pass by: rename the table to %s and run_id "+
+			a.problem("%s has row-level security, which a view of that name would pass by: rename "+
+				"the table to %s and run_id "+
 				"to crawl_id yourself, "+
 				"with the application's statements", r.from, r.to)
 		}
 		if slices.ContainsFunc(r.shape.Columns, func(c column) bool { return c.Granted }) {
-			a.problem("%s has privileges on single columns, which a view of that name would not have: grant them on the table",
+			a.problem("%s has privileges on single columns, which a view of that name would not "+
+				"have: grant them on the table",
 				r.from)
 		}
 		var err error
@@ -167,7 +171,8 @@ func (a *adoption) renameOne(ctx context.Context, tx pgx.Tx, r rename) error {
 			undo = append(undo, fmt.Sprintf("ALTER TABLE %s RENAME COLUMN crawl_id TO run_id", table))
 			columns = append(columns, "crawl_id AS run_id")
 		case c.Name == "status" && len(c.Labels) > 0 && c.Base != "crawl_status":
-			do = append(do, fmt.Sprintf("ALTER TYPE %s RENAME TO crawl_status; CREATE DOMAIN %s AS crawl_status", quote(c.Base),
+			do = append(do, fmt.Sprintf("ALTER TYPE %s RENAME TO crawl_status; CREATE DOMAIN %s AS "+
+				"crawl_status", quote(c.Base),
 				quote(c.Base)))
 			undo = append(undo, fmt.Sprintf("DROP DOMAIN %s; ALTER TYPE crawl_status RENAME TO %s", quote(c.Base),
 				quote(c.Base)))

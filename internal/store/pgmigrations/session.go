@@ -28,13 +28,15 @@ func parse(databaseURL string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(databaseURL)
 	if err != nil {
 		return nil,
-			errors.New("parse database URL: want the form postgres://user:password@host:5432/database?sslmode=require, " +
+			errors.New("parse database URL: want the form " +
+				"postgres://user:password@host:5432/database?sslmode=require, " +
 				"special characters percent-encoded")
 	}
 	config.RuntimeParams["client_encoding"] = "UTF8"
 	config.RuntimeParams["standard_conforming_strings"] = "on"
 	delete(config.RuntimeParams, "timezone")                     // PGTZ of who migrates: the database's is asked for
-	config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // no named statements, of which a pooler may know nothing
+	// No named statements, of which a pooler may know nothing.
+	config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	return config, nil
 }
 
@@ -55,8 +57,8 @@ func connect(ctx context.Context, databaseURL string) (conn *pgx.Conn, pooled bo
 	return conn, pooled, nil
 }
 
-// locked runs change while holding the schema lock, on one connection: reading versions, adopting and migrating are one.
-// Waiting for the lock ends with ctx.
+// locked runs change while holding the schema lock, on one connection: reading versions, adopting and migrating are
+// one. Waiting for the lock ends with ctx.
 //
 // Through a pooler, which keeps nothing between two transactions, the lock is that of a transaction, which is open on a
 // connection of its own for as long.
@@ -109,7 +111,8 @@ func take(ctx context.Context, conn *pgx.Conn, lock string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for the migration lock: %s: %w", holder(context.WithoutCancel(ctx), conn), ctx.Err())
+			return fmt.Errorf("wait for the migration lock: %s: %w",
+				holder(context.WithoutCancel(ctx), conn), ctx.Err())
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -120,7 +123,8 @@ func holder(ctx context.Context, conn *pgx.Conn) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var who string
-	if err := conn.QueryRow(ctx, statement("lock_holder", nil), pgx.QueryExecModeSimpleProtocol, lockKey).Scan(&who); err != nil {
+	row := conn.QueryRow(ctx, statement("lock_holder", nil), pgx.QueryExecModeSimpleProtocol, lockKey)
+	if err := row.Scan(&who); err != nil {
 		return "nobody holds it any more"
 	}
 	return who + " holds it"

@@ -72,7 +72,8 @@ func leave(ctx context.Context, conn *pgx.Conn, named []string) (sets []string, 
 		case owned(s) && len(s.Pending) == 0:
 			notes = append(notes, fmt.Sprintf("%s is up to date: %s has applied it", s.Set, s.By))
 		case owned(s):
-			return nil, nil, fmt.Errorf("%w: %s was applied by %s up to version %d and lacks %s: add what is new to its "+
+			return nil, nil, fmt.Errorf("%w: %s was applied by %s up to version %d and lacks %s: add "+
+				"what is new to its "+
 				"folder with `outbox migrate export` and apply it with %s; or, to have outbox migrate up do it from now on, "+
 				"run it with --take-over", ErrOwned, s.Set, s.By, s.Current, strings.Join(s.Pending, ", "), s.By)
 		case !owned(all[0]) || s.Current > 0 || s.Dirty: // all[0] is core, on which the others stand
@@ -192,7 +193,8 @@ func (a *adoption) considerAll(
 	}
 	if !database {
 		a.problem(
-			"the role may not create a schema, which up needs for a moment to compare tables with what its files make " +
+			"the role may not create a schema, which up needs for a moment to compare tables with " +
+				"what its files make " +
 				"(it is rolled back): GRANT CREATE ON DATABASE … TO the role that migrates",
 		)
 		return nil
@@ -233,7 +235,8 @@ func (a *adoption) noteTriggers(ctx context.Context, w *work) error {
 	var name, owner string
 	return each(ctx, a.conn, "triggers", []any{quote(w.now)}, []any{&name, &owner}, func() error {
 		if name != logTrigger {
-			a.note("filling %s fires its trigger %s, whose function is %s's, with the rights of the table's owner", w.now, name,
+			a.note("filling %s fires its trigger %s, whose function is %s's, with the rights of the "+
+				"table's owner", w.now, name,
 				owner)
 		}
 		return nil
@@ -285,7 +288,8 @@ func (a *adoption) takes(w *work, dirty bool) bool {
 	known := slices.Contains(adoptable, w.table)
 	switch {
 	case w.have.Kind != "r" || w.have.Inherits:
-		a.problem("%s is not an ordinary table (a view, partitioned, inherited or foreign), and up needs one of that name: "+
+		a.problem("%s is not an ordinary table (a view, partitioned, inherited or foreign), and up "+
+			"needs one of that name: "+
 			"rename it", w.now)
 		return false
 	case len(w.ours) > 0:
@@ -293,7 +297,8 @@ func (a *adoption) takes(w *work, dirty bool) bool {
 	case !w.have.lacks(w.whole) && (dirty || !known):
 		return false // its file made it, and died before it was recorded; or ran by hand
 	case !known:
-		a.problem("a table %s exists that is not Outbox's, which keeps its own things under that name: rename it", w.table)
+		a.problem("a table %s exists that is not Outbox's, which keeps its own things under that "+
+			"name: rename it", w.table)
 	}
 	return known
 }
@@ -355,14 +360,16 @@ func (a *adoption) checkColumns(w *work) {
 		ours := w.ours["column "+want.Name]
 		switch {
 		case have == nil && want.NotNull && want.Default == "" && want.Identity == "" && fillable[w.table] != want.Name:
-			a.problem("%s has no column %s, which must not be NULL and which nobody but you can fill: add it (%s), fill it, "+
+			a.problem("%s has no column %s, which must not be NULL and which nobody but you can "+
+				"fill: add it (%s), fill it, "+
 				"and SET NOT NULL",
 				w.now, want.Name, want.Type)
 		case have == nil:
 		case !have.fits(want):
 			a.problem("column %s of %s is %s, and must be %s", want.Name, w.now, have.Type, want.Type)
 		case !ours && want.NotNull && !have.NotNull:
-			a.problem("column %s of %s may be NULL, and must not: fill it (SELECT count(*) FROM %s WHERE %s IS NULL), then "+
+			a.problem("column %s of %s may be NULL, and must not: fill it (SELECT count(*) FROM %s "+
+				"WHERE %s IS NULL), then "+
 				"ALTER TABLE %s ALTER COLUMN %s SET NOT NULL", want.Name, w.now, w.now, want.Name, w.now, want.Name)
 		}
 	}
@@ -381,12 +388,15 @@ func (a *adoption) checkOthers(w *work) {
 		return
 	}
 	for _, c := range w.have.Columns {
-		filled := !c.NotNull || c.Default != "" || c.Identity != "" || c.Generated != "" || slices.Contains(columns, c.Name)
+		filled := !c.NotNull || c.Default != "" || c.Identity != "" || c.Generated != "" ||
+			slices.Contains(columns, c.Name)
 		if whole := w.whole.column(c.Name); filled || whole != nil && whole.Default != "" {
 			continue
 		}
-		a.problem("column %s of %s must not be NULL and has no default, and Outbox, which writes rows of its own there, "+
-			"does not fill it: ALTER TABLE %s ALTER COLUMN %s DROP NOT NULL, or give it a default", c.Name, w.now, w.now, c.Name)
+		a.problem("column %s of %s must not be NULL and has no default, and Outbox, which writes "+
+			"rows of its own there, "+
+			"does not fill it: ALTER TABLE %s ALTER COLUMN %s DROP NOT NULL, or give it a default",
+			c.Name, w.now, w.now, c.Name)
 	}
 }
 
@@ -413,7 +423,8 @@ func (a *adoption) steps(w *work) (steps []string) {
 		say("rename it, its type and its columns to crawl's names, and leave an updatable view %s of its names", w.now)
 	}
 	if len(w.columns) > 0 {
-		say("add %s (no row is rewritten)", strings.Join(namesOf(w.columns, func(c column) string { return c.Name }), ", "))
+		names := namesOf(w.columns, func(c column) string { return c.Name })
+		say("add %s (no row is rewritten)", strings.Join(names, ", "))
 	}
 	for _, c := range w.defaults {
 		say("give %s the default %s", c.Name, c.Default)
@@ -424,7 +435,8 @@ func (a *adoption) steps(w *work) (steps []string) {
 	for _, c := range w.fills {
 		switch {
 		case w.table == "crawl_events" && c.Name == "seq":
-			say("number the rows of each run from 1 in the order of id, %d a commit, and let the trigger %s number new ones",
+			say("number the rows of each run from 1 in the order of id, %d a commit, and let the "+
+				"trigger %s number new ones",
 				fillBatch, logTrigger)
 		case c.Identity != "" && w.have.column("created_at") != nil:
 			say("number the rows in %s in the order of created_at and id, %d a commit, below all new ones", c.Name, fillBatch)

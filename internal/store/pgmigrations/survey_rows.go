@@ -63,7 +63,8 @@ func (a *adoption) checkRows(ctx context.Context, w *work) error {
 			continue
 		}
 		if err := a.count(ctx, fmt.Sprintf("SELECT count(*) FROM %s t WHERE %s", table, condition),
-			"%d rows of %s break the constraint %s (%s) that up adds: correct them first. They are: SELECT * FROM %s t WHERE %s",
+			"%d rows of %s break the constraint %s (%s) that up adds: correct them first. They are: "+
+				"SELECT * FROM %s t WHERE %s",
 			w.now, k.Name, k.Definition, table, condition); err != nil {
 			return err
 		}
@@ -132,7 +133,8 @@ func (a *adoption) count(ctx context.Context, query, format string, args ...any)
 func (a *adoption) checkCheck(ctx context.Context, w *work, k constraint) error {
 	for _, sample := range samples[w.table] {
 		var refused bool
-		err := a.conn.QueryRow(ctx, fmt.Sprintf("SELECT (%s) IS FALSE FROM jsonb_populate_record(NULL::%s, $1::jsonb) %s",
+		err := a.conn.QueryRow(ctx, fmt.Sprintf("SELECT (%s) IS FALSE FROM "+
+			"jsonb_populate_record(NULL::%s, $1::jsonb) %s",
 			k.Expression, quote(w.now), quote(w.now)), sample).Scan(&refused)
 		var server *pgconn.PgError
 		switch {
@@ -142,11 +144,13 @@ func (a *adoption) checkCheck(ctx context.Context, w *work, k constraint) error 
 			return err
 		case refused && ofJobs(w, k):
 			w.replaced = append(w.replaced, k)
-			a.note("the check %s of %s, which lists the reasons of jobs, is replaced by job_dlq_error_reason_check, which has "+
+			a.note("the check %s of %s, which lists the reasons of jobs, is replaced by "+
+				"job_dlq_error_reason_check, which has "+
 				"them and those of events", k.Name, w.now)
 			return nil
 		case refused:
-			a.problem("the check %s of %s (%s) refuses what Outbox writes there (%s): drop it; up adds its own where it has one",
+			a.problem("the check %s of %s (%s) refuses what Outbox writes there (%s): drop it; up "+
+				"adds its own where it has one",
 				k.Name, w.now, k.Definition, sample)
 			return nil
 		}
@@ -178,7 +182,8 @@ func ofJobs(w *work, k constraint) bool {
 // checkSizes looks whether the table's columns hold what Outbox writes.
 func (a *adoption) checkSizes(ctx context.Context, w *work) error {
 	for _, sample := range samples[w.table] {
-		_, err := a.conn.Exec(ctx, fmt.Sprintf("SELECT jsonb_populate_record(NULL::%s, $1::jsonb)", quote(w.now)), sample)
+		ask := fmt.Sprintf("SELECT jsonb_populate_record(NULL::%s, $1::jsonb)", quote(w.now))
+		_, err := a.conn.Exec(ctx, ask, sample)
 		var server *pgconn.PgError
 		if errors.As(err, &server) {
 			a.problem("%s cannot hold what Outbox writes there (%s): %s", w.now, sample, server.Message)
@@ -204,7 +209,8 @@ func (a *adoption) checkWriters(ctx context.Context, w *work) error {
 	var role, grants string
 	asked := []any{a.schema, w.now, runs, w.table == "crawl_events"}
 	err := each(ctx, a.conn, "writers", asked, []any{&role, &grants}, func() error {
-		a.problem("role %s inserts into %s, for which a trigger will read the row's run with the role's own rights: %s", role,
+		a.problem("role %s inserts into %s, for which a trigger will read the row's run with the "+
+			"role's own rights: %s", role,
 			w.now, grants)
 		return nil
 	})

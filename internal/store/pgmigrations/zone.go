@@ -150,11 +150,13 @@ func (a *adoption) decideZone(columns []*bareColumn, candidates []zoneCandidate,
 			where, a.zone)
 	case len(possible) == 1:
 		a.zone = possible[0]
-		a.note("%s have no time zone and are taken to be in %s, which is the only one that their values and the settings "+
+		a.note("%s have no time zone and are taken to be in %s, which is the only one that their "+
+			"values and the settings "+
 			"of database and roles allow; --zone says otherwise", where, a.zone)
 	case !a.adopts(columns) || len(seen(columns, candidates)) == 0:
 		a.zone = databases(candidates)
-		a.note("%s have no time zone and are taken to be in %s, the database's, as nothing tells; if the application's "+
+		a.note("%s have no time zone and are taken to be in %s, the database's, as nothing tells; if "+
+			"the application's "+
 			"sessions are in another (SHOW timezone there), say it with --zone", where, a.zone)
 	default:
 		var ways []string
@@ -162,7 +164,8 @@ func (a *adoption) decideZone(columns []*bareColumn, candidates []zoneCandidate,
 			ways = append(ways, fmt.Sprintf("--zone %s (%s)", z.name, z.whose))
 		}
 		a.problem("%s have no time zone, and it is not known in which one the application writes them; in a wrong one "+
-			"retries and event times would be hours off. Run up with %s, or that of the application's sessions (SHOW timezone "+
+			"retries and event times would be hours off. Run up with %s, or that of the "+
+			"application's sessions (SHOW timezone "+
 			"there). What can be seen: %s", where, strings.Join(ways, " or "), seen(columns, candidates))
 	}
 }

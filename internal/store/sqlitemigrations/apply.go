@@ -68,8 +68,8 @@ func up(ctx context.Context, conn *sql.Conn, set string) error {
 			return err
 		}
 		if len(core.Pending) > 0 {
-			return fmt.Errorf("set %s needs core at version %d, the file has %d: run `outbox migrate up --set core,%s`: %w", set,
-				core.Latest, core.Current, set, ErrCoreMissing)
+			return fmt.Errorf("set %s needs core at version %d, the file has %d: run `outbox migrate up --set core,%s`: %w",
+				set, core.Latest, core.Current, set, ErrCoreMissing)
 		}
 	}
 	before, err := status(ctx, conn, set)
@@ -119,8 +119,8 @@ func down(ctx context.Context, conn *sql.Conn, steps int, set string) error {
 				return err
 			}
 			if standing.Current > 0 {
-				return fmt.Errorf("%w: set %s stands on it: run `outbox migrate down --set %s --all` first", ErrCoreNeeded, other,
-					other)
+				return fmt.Errorf("%w: set %s stands on it: run `outbox migrate down --set %s --all` first",
+					ErrCoreNeeded, other, other)
 			}
 		}
 	}
@@ -154,7 +154,8 @@ func run(ctx context.Context, conn *sql.Conn, set, file string, version uint) er
 		return err
 	}
 	table := migration.VersionTable(set)
-	recording := "CREATE TABLE IF NOT EXISTS " + table + " (version INTEGER NOT NULL, dirty INTEGER NOT NULL) STRICT; " +
+	recording := "CREATE TABLE IF NOT EXISTS " + table + " (version INTEGER NOT NULL, dirty INTEGER " +
+		"NOT NULL) STRICT; " +
 		"DELETE FROM " + table
 	if version > 0 {
 		recording += fmt.Sprintf("; INSERT INTO %s (version, dirty) VALUES (%d, 0)", table, version)
