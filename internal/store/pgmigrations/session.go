@@ -34,7 +34,7 @@ func parse(databaseURL string) (*pgx.ConnConfig, error) {
 	}
 	config.RuntimeParams["client_encoding"] = "UTF8"
 	config.RuntimeParams["standard_conforming_strings"] = "on"
-	delete(config.RuntimeParams, "timezone")                     // PGTZ of who migrates: the database's is asked for
+	delete(config.RuntimeParams, "timezone") // PGTZ of who migrates: the database's is asked for
 	// No named statements, of which a pooler may know nothing.
 	config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	return config, nil
