@@ -13,7 +13,7 @@ require (
 // store/sqlite.
 require modernc.org/sqlite v1.60.1
 
-// The migrations of both stores.
+// Tests: it applies the folders of outbox migrate export, and follows what outbox migrate up has done.
 require github.com/golang-migrate/migrate/v4 v4.20.1
 
 // Sinks, each by its own package only; x/time by package sink.

@@ -163,8 +163,8 @@ func New[Tx any](store Store[Tx], cfg Config) (*Inbox[Tx], error) {
 func (in *Inbox[Tx]) Window() time.Duration { return in.cfg.Window }
 
 // Register notes the consumer and its windows in the database; until it has, another's may end what it remembers.
-// Call it at the start, in a transaction of its own. It is an *outbox.SchemaError where migration core/021 (core/014 of
-// SQLite) is missing.
+// Call it at the start, in a transaction of its own. It is an *outbox.SchemaError where migration core/006 is
+// missing.
 func (in *Inbox[Tx]) Register(ctx context.Context, tx Tx) error {
 	if err := in.store.Register(ctx, tx, in.cfg.Consumer, max(in.cfg.Window, in.cfg.IntentWindow)); err != nil {
 		return fmt.Errorf("register consumer %s: %w", in.cfg.Consumer, err)

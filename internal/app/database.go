@@ -136,8 +136,6 @@ type Migrations interface {
 	Status(ctx context.Context, named ...string) ([]migration.SetStatus, error)
 	// Plan says what Up would do to tables that were there before it, and changes nothing.
 	Plan(ctx context.Context, sets ...string) (migration.Adoption, error)
-	// Advice says what an operator should do about the tables as they are, after Up or Down.
-	Advice(ctx context.Context) ([]string, error)
 	// Up brings the sets, or all, to the newest version.
 	Up(ctx context.Context, sets ...string) error
 	// Down takes the newest migrations of a set away, with the data in their tables.

@@ -202,10 +202,6 @@ func (m postgresMigrations) Plan(ctx context.Context, sets ...string) (migration
 	return pgmigrations.PlanIn(ctx, m.url, m.zone, sets...)
 }
 
-func (m postgresMigrations) Advice(ctx context.Context) ([]string, error) {
-	return pgmigrations.Advice(ctx, m.url)
-}
-
 func (m postgresMigrations) Up(ctx context.Context, sets ...string) error {
 	return pgmigrations.UpIn(ctx, m.url, m.zone, sets...)
 }

@@ -42,9 +42,6 @@ func (m sqliteMigrations) Plan(context.Context, ...string) (migration.Adoption, 
 	return migration.Adoption{}, nil
 }
 
-// Advice is about row-level security, which SQLite does not have.
-func (m sqliteMigrations) Advice(context.Context) ([]string, error) { return nil, nil }
-
 func (m sqliteMigrations) Up(ctx context.Context, sets ...string) (err error) {
 	db, err := sqlite.Create(ctx, m.path, 1)
 	if err != nil {

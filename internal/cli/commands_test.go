@@ -204,7 +204,7 @@ func testMigrate(t *testing.T, e env) {
 		t.Errorf("outbox_relay may not read what it delivers: exit code %d\n%s", roles.code, roles.err)
 	}
 	contains(t, e.ok("", "migrate", "status"), "up to date")
-	contains(t, e.ok("", "migrate", "down", "--set", "crawl"), "005_one_event")
+	contains(t, e.ok("", "migrate", "down", "--set", "crawl"), "002_crawl_outbox")
 	if s := status()["crawl"]; s.Current != s.Latest-1 {
 		t.Errorf("after one step down: %+v", s)
 	}

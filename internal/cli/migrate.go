@@ -292,11 +292,6 @@ func (a *application) migrating(
 		missed[s.Set] = s.Pending
 	}
 	failure := fn(ctx, m)
-	if advice, err := m.Advice(context.WithoutCancel(ctx)); err == nil { // or the status below fails in the same way
-		for _, line := range advice {
-			fmt.Fprintln(a.Err, line)
-		}
-	}
 	after, err := m.Status(context.WithoutCancel(ctx), named...)
 	if err != nil {
 		return firstOf(failure, err)

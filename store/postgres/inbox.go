@@ -17,7 +17,7 @@ import (
 )
 
 // NewInbox returns an inbox for transactions of pgx, and NewSQLInbox one for those of database/sql and what is built on
-// it. The tables are of migration core/021; the role needs the rights of outbox_consumer.
+// it. The tables are of migration core/006; the role needs the rights of outbox_consumer.
 //
 // In a transaction that is not read committed, a copy that was handled since it began is an error that a retry cures
 // (40001), as with any other row.

@@ -19,7 +19,7 @@ import (
 )
 
 // NewInbox returns an inbox for transactions of DB.Begin, or of a library on a handle of sqlite.Source. The tables are
-// of migration core/014. The transaction must be one that writes (BEGIN IMMEDIATE), as those of DB.Begin are: then no
+// of migration core/006. The transaction must be one that writes (BEGIN IMMEDIATE), as those of DB.Begin are: then no
 // copy is handled beside it.
 func NewInbox(cfg inbox.Config) (*inbox.Inbox[outbox.SQLTx], error) {
 	return newInbox[outbox.SQLTx](cfg)

@@ -205,7 +205,8 @@ func (d *Store) in(
 		return run(ctx, d.db, fn)
 	}
 	if tenant == "" {
-		return fmt.Errorf("%w of job_dlq, which sees one tenant at a time: name a tenant, or GRANT outbox_operator to it "+
+		return fmt.Errorf("%w of job_dlq, which sees one tenant at a time: name a tenant, or GRANT "+
+			"outbox_operator to it "+
 			"(made by: outbox migrate roles)", outbox.ErrRowsHidden)
 	}
 	return run(ctx, d.db, func(tx *cold.Tx) error {

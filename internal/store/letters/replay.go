@@ -162,7 +162,8 @@ func (r *replaying) absent(ctx context.Context, q Query) error {
 // replayJobs hands letters of jobs to who runs them, each with a savepoint of its own.
 func (r *replaying) replayJobs(ctx context.Context, letters []place) error {
 	if r.jobs == nil {
-		r.skip("it is of a job: the program that runs the jobs can replay it, with the adapter of its runner", letters...)
+		r.skip("it is of a job: the program that runs the jobs can replay it, with the adapter of "+
+			"its runner", letters...)
 		return nil
 	}
 	full, err := list(ctx, r.tx, "dlq_show", &Query{IDs: idsOf(letters)})
@@ -200,14 +201,17 @@ func (r *replaying) replayEvents(ctx context.Context, table string, letters []pl
 	t, known := r.tables[table]
 	switch {
 	case table == "":
-		r.skip("a consumer recorded it: it has no row to put back, so hand its payload to the consumer again", letters...)
+		r.skip("a consumer recorded it: it has no row to put back, so hand its payload to the "+
+			"consumer again", letters...)
 		return nil
 	case !known:
-		r.skip(fmt.Sprintf("there is no table %s that this program knows: name it in DeadLettersConfig.Layouts, or map it "+
+		r.skip(fmt.Sprintf("there is no table %s that this program knows: name it in "+
+			"DeadLettersConfig.Layouts, or map it "+
 			"with --layouts", table), letters...)
 		return nil
 	case !r.visible(t, r.request.Selection.Tenant):
-		r.skip(fmt.Sprintf("row-level security hides the rows of %s from this role: GRANT outbox_operator to it", table),
+		r.skip(fmt.Sprintf("row-level security hides the rows of %s from this role: GRANT "+
+			"outbox_operator to it", table),
 			letters...)
 		return nil
 	}

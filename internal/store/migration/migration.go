@@ -136,7 +136,7 @@ func Order(named []string) ([]string, error) {
 	return ordered, nil
 }
 
-// VersionTable is where golang-migrate keeps the version of a set.
+// VersionTable is where the version of a set is kept, in the form of golang-migrate.
 func VersionTable(set string) string { return "outbox_migrations_" + set }
 
 // SetStatus says where a database stands with one set.
@@ -145,7 +145,7 @@ type SetStatus struct {
 	Current uint   `json:"current"` // 0: nothing applied
 	// Newest embedded version; below Current when the database is newer than this build.
 	Latest uint `json:"latest"`
-	Dirty  bool `json:"dirty"` // a process died while migrating; Up repairs it
+	Dirty  bool `json:"dirty"` // golang-migrate died while migrating; Up repairs it
 	// The files Up would run, oldest first; the marked one is not listed while Dirty.
 	Pending []string `json:"pending"`
 	// Who applied it, if not Up: another migration tool, or "hand" where none has left a record.

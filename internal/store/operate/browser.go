@@ -122,7 +122,8 @@ func (b *Browser) check(f Filter) error {
 	}
 	switch {
 	case b.hidden && f.Tenant == "":
-		return fmt.Errorf("%w in %s: %w, which sees one tenant at a time", ErrFilter, b.layout.Table, outbox.ErrRowsHidden)
+		return fmt.Errorf("%w in %s: %w, which sees one tenant at a time",
+			ErrFilter, b.layout.Table, outbox.ErrRowsHidden)
 	case f.Tenant != "" && b.layout.Tenant == "" && b.layout.App == "":
 		return refuse("it has no tenants")
 	case f.Key != "" && b.layout.Key == "":
@@ -197,7 +198,8 @@ func (b *Browser) in(
 	fn func(*cold.Tx) error,
 ) error {
 	if !b.layout.KeepsState() {
-		return fmt.Errorf("%s is a log, whose rows have no state: list what a sink did not take with --to SINK, and the "+
+		return fmt.Errorf("%s is a log, whose rows have no state: list what a sink did not take with "+
+			"--to SINK, and the "+
 			"rest with SQL", b.layout.Table)
 	}
 	return run(ctx, b.db, func(tx *cold.Tx) error {

@@ -304,7 +304,7 @@ func TestShowSaysWhatIsHidden(t *testing.T) {
 	if d, err := browser(t, reader, outbox.OutboxEvents()).Show(t.Context(), id, ""); err != nil || !d.DeliveriesHidden {
 		t.Errorf("got %+v, error %v, want DeliveriesHidden", d, err)
 	}
-	exec(t, pool, `DROP TABLE outbox_deliveries`) // as before core/013
+	exec(t, pool, `DROP TABLE outbox_deliveries`) // as in a schema without it
 	if d, err := browser(t, reader, outbox.OutboxEvents()).Show(t.Context(), id, ""); err != nil || d.DeliveriesHidden {
 		t.Errorf("got %+v, error %v, and nothing is hidden", d, err)
 	}

@@ -2,8 +2,8 @@
 // catalog says.
 //
 // Guaranteed: a transaction that writes is read committed, whatever the session's default, because what a page waited
-// for must be seen as it has become. Every statement is a file in sql/, named by its verb, with its locks and the index
-// that serves it in its header.
+// for must be seen as it has become. Every statement is a file in sql/, here or in internal/store/cold, named by its
+// verb, with its locks and the index that serves it in its header.
 package pgcold
 
 import (
@@ -28,7 +28,7 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-var files = pgtable.Files(sqlFiles)
+var files = pgtable.Files(sqlFiles, cold.Files)
 
 // DB is a cold.Database. A pool of ordinary sessions is meant, and not one of store/postgres's Connect, whose sessions
 // are made for relays.

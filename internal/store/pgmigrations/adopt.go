@@ -2,23 +2,15 @@ package pgmigrations
 
 import (
 	"context"
-	"embed"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox/internal/store/migration"
-	"github.com/outboxrelay/outbox/internal/store/sqlfile"
 )
-
-//go:embed adopt/*.sql
-var adoptFiles embed.FS
-
-var parseAdopt = sync.OnceValues(func() (*sqlfile.Set, error) { return sqlfile.Parse(adoptFiles, "adopt/*.sql") })
 
 // adoptable are the tables of the seeds, which an application may have had before. Their down files give an adopted one
 // back. The others are Outbox's own.
@@ -47,10 +39,8 @@ type adoption struct {
 // work is one table to adopt.
 type work struct {
 	origin
-	now         string // what it is called now
-	have        *shape
-	made, whole *shape // as its file makes it, and as the last file leaves it
-	wanted      []index
+	now         string          // what it is called now
+	have, whole *shape          // as it is, and as the files make it
 	functions   []string        // of the name that its file would make; they stay
 	ours        map[string]bool // what was added to it before; anything: it is being adopted already
 
@@ -80,7 +70,7 @@ func (w *work) compare() {
 			w.constraints = append(w.constraints, k)
 		}
 	}
-	for _, i := range w.wanted {
+	for _, i := range w.whole.Indexes {
 		have := w.have.index(i.Name)
 		if i.Constraint && !slices.ContainsFunc(w.constraints, func(k constraint) bool { return k.Name == i.Name }) {
 			continue // it has the constraint
@@ -116,7 +106,8 @@ func (w *work) compareColumns() {
 
 // done tells whether only the mark is missing, that the table was there before.
 func (w *work) done() bool {
-	return len(w.columns)+len(w.defaults)+len(w.fills)+len(w.constraints)+len(w.builds)+len(w.options) == 0 && !w.trigger
+	missing := len(w.columns) + len(w.defaults) + len(w.fills) + len(w.constraints) + len(w.builds) + len(w.options)
+	return missing == 0 && !w.trigger
 }
 
 // inspect reads the catalog again.
@@ -148,7 +139,7 @@ func (a *adoption) before(ctx context.Context, set string, version uint) error {
 		}
 		if err := a.adopt(ctx, w); err != nil {
 			return fmt.Errorf("adopt table %s (it is usable as it is; run `outbox migrate up` again to go on, "+
-				"or `outbox migrate down --set %s --all` to undo): %w", w.table, w.set, cause(err))
+				"or `outbox migrate down --set %s --all` to undo): %w", w.table, w.set, err)
 		}
 	}
 	return nil
@@ -159,8 +150,8 @@ func (a *adoption) adopt(ctx context.Context, w *work) error {
 		what string
 		do   func(context.Context, *work) error
 	}{
-		{"record", a.mark}, {"add columns", a.addColumns}, {"build indexes to fill by", a.buildEarly}, {"fill rows", a.fill},
-		{"add constraints", a.constrain}, {"build indexes", a.buildAll}, {"finish", a.finish},
+		{"record", a.mark}, {"add columns", a.addColumns}, {"build indexes to fill by", a.buildEarly},
+		{"fill rows", a.fill}, {"add constraints", a.constrain}, {"build indexes", a.buildAll}, {"finish", a.finish},
 	}
 	for _, phase := range phases {
 		if err := ctx.Err(); err != nil {
@@ -182,7 +173,9 @@ type addition struct{ object, undo string }
 // step does one short transaction: the record of what it adds, then the statements.
 func (a *adoption) step(ctx context.Context, table string, additions []addition, statements ...string) error {
 	return patiently(ctx, func() error {
-		return pgx.BeginFunc(ctx, a.conn, func(tx pgx.Tx) error { return a.inStep(ctx, tx, table, additions, statements...) })
+		return pgx.BeginFunc(ctx, a.conn, func(tx pgx.Tx) error {
+			return a.inStep(ctx, tx, table, additions, statements...)
+		})
 	})
 }
 
@@ -205,23 +198,18 @@ func (a *adoption) inStep(
 
 // record writes down what is about to be added, once.
 func (a *adoption) record(ctx context.Context, tx pgx.Tx, table string, additions ...addition) error {
+	if len(additions) == 0 {
+		return nil
+	}
+	if _, err := tx.Exec(ctx, statement("record", nil)); err != nil { // never left empty
+		return err
+	}
 	if a.recorded[table] == nil {
 		a.recorded[table] = map[string]bool{}
 	}
-	for i, one := range additions {
-		if i == 0 { // with the first of all, so that it is never left empty
-			if _, err := tx.Exec(ctx, templated("record", nil)); err != nil {
-				return err
-			}
-		}
-		var known bool
-		if err := tx.QueryRow(ctx, templated("known", nil), table, one.object).Scan(&known); err != nil {
+	for _, one := range additions {
+		if _, err := tx.Exec(ctx, statement("record_step", nil), table, one.object, one.undo); err != nil {
 			return err
-		}
-		if !known {
-			if _, err := tx.Exec(ctx, templated("record_step", nil), table, one.object, one.undo); err != nil {
-				return err
-			}
 		}
 		a.recorded[table][one.object] = true
 	}
@@ -234,7 +222,7 @@ func (a *adoption) mark(ctx context.Context, w *work) error {
 	if len(w.ours) > 0 {
 		return nil
 	}
-	added := []addition{{"table", templated("restore", w.have.restoring(w.table))}}
+	added := []addition{{"table", statement("restore", w.have.restoring(w.table))}}
 	if len(w.functions) > 0 {
 		added = append(added, addition{"kept function " + functionOf[w.table], "SELECT"}) // nothing undoes nothing
 	}
@@ -263,71 +251,62 @@ func (a *adoption) addColumns(ctx context.Context, w *work) error {
 	if len(w.columns)+len(w.defaults)+len(w.options) == 0 {
 		return nil
 	}
+	statements := []string{fmt.Sprintf("LOCK TABLE %s IN ACCESS EXCLUSIVE MODE", w.table)}
 	var added []addition
-	var first, adds, defaults []string
-	for _, c := range w.columns {
-		drop := addition{"column " + c.Name, fmt.Sprintf("ALTER TABLE %s DROP COLUMN IF EXISTS %s", w.table, c.Name)}
-		switch {
-		case c.Identity != "":
-			sequence := helper(w.table, c.Name)
-			added = append(added, addition{"sequence " + sequence, "DROP SEQUENCE IF EXISTS " + sequence})
-			first = append(first, templated("sequence", struct{ Table, Sequence string }{w.table, sequence}))
-			adds = append(adds, fmt.Sprintf("ADD COLUMN %s %s", c.Name, c.Type))
-			defaults = append(defaults, fmt.Sprintf("ALTER COLUMN %s SET DEFAULT nextval('%s')", c.Name, sequence))
-		case c.rewrites():
-			adds = append(adds, fmt.Sprintf("ADD COLUMN %s %s", c.Name, c.Type))
-			defaults = append(defaults, fmt.Sprintf("ALTER COLUMN %s SET DEFAULT %s", c.Name, c.Default))
-		case c.Default != "":
-			null := ""
-			if c.NotNull {
-				null = " NOT NULL"
-			}
-			adds = append(adds, fmt.Sprintf("ADD COLUMN %s %s%s DEFAULT %s", c.Name, c.Type, null, c.Default))
-		default:
-			adds = append(adds, fmt.Sprintf("ADD COLUMN %s %s", c.Name, c.Type))
-		}
-		added = append(added, drop)
-	}
-	for _, c := range w.defaults {
-		added = append(added, addition{"default " + c.Name,
-			fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s DROP DEFAULT", w.table, c.Name)})
-		defaults = append(defaults, fmt.Sprintf("ALTER COLUMN %s SET DEFAULT %s", c.Name, c.Default))
-	}
 	if w.table == "apps" {
-		var exists bool
-		if err := a.conn.QueryRow(ctx, templated("default_app", nil)).Scan(&exists); err != nil {
+		var err error
+		if added, err = a.beforeApps(ctx); err != nil {
 			return err
 		}
-		if !exists { // its file will insert it
-			added = append(added, addition{"row default", templated("default_app_undo", nil)})
+		statements = append(statements, a.ref.functions["outbox_uuidv7"])
+	}
+	var adds, defaults []string
+	for _, c := range w.columns {
+		sequence := helper(w.table, c.Name)
+		if c.Identity != "" {
+			added = append(added, addition{"sequence " + sequence, "DROP SEQUENCE IF EXISTS " + sequence})
+			statements = append(statements,
+				statement("sequence", struct{ Table, Sequence string }{w.table, sequence}))
+			c.Default = fmt.Sprintf("nextval('%s')", sequence)
+		}
+		added = append(added, addition{"column " + c.Name, w.alter("DROP COLUMN IF EXISTS " + c.Name)})
+		adds = append(adds, "ADD COLUMN "+c.addition())
+		if c.rewrites() {
+			defaults = append(defaults, fmt.Sprintf("ALTER COLUMN %s SET DEFAULT %s", c.Name, c.Default))
 		}
 	}
-	if w.table == "apps" { // its own file, which runs after this, makes the function of its default
-		added = slices.Insert(added, 0, addition{"function outbox_uuidv7", "DROP FUNCTION IF EXISTS outbox_uuidv7()"})
-		first = slices.Insert(first, 0, a.ref.functions["outbox_uuidv7"])
+	for _, c := range w.defaults {
+		added = append(added, addition{"default " + c.Name, w.alter("ALTER COLUMN " + c.Name + " DROP DEFAULT")})
+		defaults = append(defaults, fmt.Sprintf("ALTER COLUMN %s SET DEFAULT %s", c.Name, c.Default))
 	}
-	statements := append([]string{fmt.Sprintf("LOCK TABLE %s IN ACCESS EXCLUSIVE MODE", w.table)}, first...)
 	for _, parts := range [][]string{adds, defaults} {
 		if len(parts) > 0 {
-			statements = append(statements, fmt.Sprintf("ALTER TABLE %s %s", w.table, strings.Join(parts, ", ")))
+			statements = append(statements, w.alter(strings.Join(parts, ", ")))
 		}
 	}
 	if len(w.options) > 0 {
-		var names []string
-		for _, option := range w.options {
-			name, _, _ := strings.Cut(option, "=")
-			names = append(names, name)
-		}
-		added = append(added, addition{"options",
-			fmt.Sprintf("ALTER TABLE %s RESET (%s)", w.table, strings.Join(names, ", "))})
-		statements = append(statements, fmt.Sprintf("ALTER TABLE %s SET (%s)", w.table, strings.Join(w.options, ", ")))
+		names := namesOf(w.options, func(option string) string { name, _, _ := strings.Cut(option, "="); return name })
+		added = append(added, addition{"options", w.alter("RESET (" + strings.Join(names, ", ") + ")")})
+		statements = append(statements, w.alter("SET ("+strings.Join(w.options, ", ")+")"))
 	}
 	return a.step(ctx, w.table, added, statements...)
 }
 
-// templated fills a statement of adopt/ in.
-func templated(name string, values any) string {
-	return filled(parseAdopt, func(set *sqlfile.Set) (string, error) { return set.Statement(name, values) })
+// alter is a statement that changes the table.
+func (w *work) alter(how string) string { return "ALTER TABLE " + w.table + " " + how }
+
+// beforeApps is what the file of apps, which runs after the adoption, will find done or do: the function of its
+// default, and the application of ADR-004's default tenant.
+func (a *adoption) beforeApps(ctx context.Context) ([]addition, error) {
+	added := []addition{{"function outbox_uuidv7", "DROP FUNCTION IF EXISTS outbox_uuidv7()"}}
+	var exists bool
+	if err := a.conn.QueryRow(ctx, statement("default_app", nil)).Scan(&exists); err != nil {
+		return nil, err
+	}
+	if !exists {
+		added = append(added, addition{"row default", statement("default_app_undo", nil)})
+	}
+	return added, nil
 }
 
 func (a *adoption) problem(format string, args ...any) {

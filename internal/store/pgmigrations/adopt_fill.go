@@ -61,10 +61,10 @@ func (w *work) filling(c column) *filling {
 // (NOWAIT). To wait for one while holding others is how deadlocks come about, of which the application might be the
 // victim.
 func (f *filling) next(ctx context.Context, tx pgx.Tx, size int) (filled int64, err error) {
-	if _, err := tx.Exec(ctx, briefly+templated("pin", nil)+templated("as_owner", f)); err != nil {
+	if _, err := tx.Exec(ctx, briefly+statement("pin", nil)+statement("as_owner", f)); err != nil {
 		return 0, err
 	}
-	row := tx.QueryRow(ctx, templated(f.statement, f), f.from, size, f.third)
+	row := tx.QueryRow(ctx, statement(f.statement, f), f.from, size, f.third)
 	if err := row.Scan(&filled, &f.third, &f.from); err != nil {
 		return 0, err
 	}
@@ -125,7 +125,7 @@ func (a *adoption) fill(ctx context.Context, w *work) error {
 	for _, c := range w.fills {
 		f := w.filling(c)
 		if f.statement == "fill_position" {
-			if err := a.conn.QueryRow(ctx, templated("last", f)).Scan(&f.third); err != nil {
+			if err := a.conn.QueryRow(ctx, statement("last", f)).Scan(&f.third); err != nil {
 				return err
 			}
 		}
@@ -177,7 +177,7 @@ func (a *adoption) fillLog(ctx context.Context, w *work) error {
 			if err := a.inStep(ctx, tx, w.table, added, keepWritersOut(w.table)); err != nil {
 				return err
 			}
-			if err := tx.QueryRow(ctx, templated("newest", f)).Scan(&last.third); err != nil {
+			if err := tx.QueryRow(ctx, statement("newest", f)).Scan(&last.third); err != nil {
 				return err
 			}
 			for {
@@ -207,7 +207,7 @@ func (a *adoption) newest(ctx context.Context, f *filling) error {
 			if _, err := tx.Exec(ctx, briefly+keepWritersOut(f.Table)); err != nil {
 				return err
 			}
-			return tx.QueryRow(ctx, templated("newest", f)).Scan(&f.third)
+			return tx.QueryRow(ctx, statement("newest", f)).Scan(&f.third)
 		})
 	})
 }
@@ -219,8 +219,7 @@ func (a *adoption) constrain(ctx context.Context, w *work) error {
 		if !slices.ContainsFunc(w.have.Constraints, func(k constraint) bool { return k.Name == name }) {
 			// Nothing undoes it: it goes with its column.
 			if err := a.step(ctx, w.table, nil,
-				fmt.Sprintf("ALTER TABLE %s ADD CONSTRAINT %s CHECK (%s IS NOT NULL) NOT VALID", w.table, name,
-					c.Name)); err != nil {
+				w.alter(fmt.Sprintf("ADD CONSTRAINT %s CHECK (%s IS NOT NULL) NOT VALID", name, c.Name))); err != nil {
 				return err
 			}
 		}
@@ -238,10 +237,7 @@ func (a *adoption) constrain(ctx context.Context, w *work) error {
 		if k.Kind == "u" {
 			continue // buildAll
 		}
-		drop := addition{"constraint " + k.Name, fmt.Sprintf("ALTER TABLE %s DROP CONSTRAINT IF EXISTS %s", w.table, k.Name)}
-		definition := strings.TrimSuffix(k.Definition, " NOT VALID") + " NOT VALID"
-		if err := a.step(ctx, w.table, []addition{drop},
-			fmt.Sprintf("ALTER TABLE %s ADD CONSTRAINT %s %s", w.table, k.Name, definition)); err != nil {
+		if err := a.step(ctx, w.table, []addition{w.dropping(k)}, w.adding(k)); err != nil {
 			return err
 		}
 	}
@@ -263,15 +259,15 @@ func (a *adoption) constrain(ctx context.Context, w *work) error {
 // it.
 func (a *adoption) replaceChecks(ctx context.Context, w *work) error {
 	for _, old := range w.replaced {
-		i := slices.IndexFunc(w.whole.Constraints, func(k constraint) bool { return k.Name == "job_dlq_error_reason_check" })
+		i := slices.IndexFunc(w.whole.Constraints,
+			func(k constraint) bool { return k.Name == "job_dlq_error_reason_check" })
 		ours := w.whole.Constraints[i]
 		back := fmt.Sprintf("DO $do$ BEGIN ALTER TABLE %[1]s ADD CONSTRAINT %[2]s %[3]s NOT VALID; "+
-			"BEGIN ALTER TABLE %[1]s VALIDATE CONSTRAINT %[2]s; EXCEPTION WHEN check_violation THEN NULL; END; END $do$",
+			"BEGIN ALTER TABLE %[1]s VALIDATE CONSTRAINT %[2]s; EXCEPTION WHEN check_violation THEN "+
+			"NULL; END; END $do$",
 			w.table, quote(old.Name), strings.TrimSuffix(old.Definition, " NOT VALID"))
-		drop := fmt.Sprintf("ALTER TABLE %s DROP CONSTRAINT IF EXISTS ", w.table)
-		if err := a.step(ctx, w.table, []addition{{"check " + old.Name, back}, {"constraint " + ours.Name, drop + ours.Name}},
-			drop+quote(old.Name), fmt.Sprintf("ALTER TABLE %s ADD CONSTRAINT %s %s NOT VALID", w.table, ours.Name,
-				strings.TrimSuffix(ours.Definition, " NOT VALID"))); err != nil {
+		if err := a.step(ctx, w.table, []addition{{"check " + old.Name, back}, w.dropping(ours)},
+			w.alter("DROP CONSTRAINT IF EXISTS "+quote(old.Name)), w.adding(ours)); err != nil {
 			return err
 		}
 	}
@@ -282,18 +278,27 @@ func (a *adoption) replaceChecks(ctx context.Context, w *work) error {
 	return a.inspect(ctx, w)
 }
 
+// adding adds a constraint for new rows, and dropping is what undoes it.
+func (w *work) adding(k constraint) string {
+	definition := strings.TrimSuffix(k.Definition, " NOT VALID")
+	return w.alter(fmt.Sprintf("ADD CONSTRAINT %s %s NOT VALID", k.Name, definition))
+}
+
+func (w *work) dropping(k constraint) addition {
+	return addition{"constraint " + k.Name, w.alter("DROP CONSTRAINT IF EXISTS " + k.Name)}
+}
+
 func (a *adoption) validate(ctx context.Context, w *work, name string) error {
-	return a.step(ctx, w.table, nil, fmt.Sprintf("ALTER TABLE %s VALIDATE CONSTRAINT %s", w.table, name))
+	return a.step(ctx, w.table, nil, w.alter("VALIDATE CONSTRAINT "+name))
 }
 
 // notNull makes a filled column NOT NULL, for which the validated check spares reading the table, and an identity
 // column of one that is numbered by a sequence.
 func (a *adoption) notNull(ctx context.Context, w *work, c column) error {
 	statements := []string{fmt.Sprintf("LOCK TABLE %s IN ACCESS EXCLUSIVE MODE", w.table),
-		fmt.Sprintf("ALTER TABLE %s ALTER COLUMN %s SET NOT NULL", w.table, c.Name),
-		fmt.Sprintf("ALTER TABLE %s DROP CONSTRAINT %s", w.table, helper(w.table, c.Name))}
+		w.alter("ALTER COLUMN " + c.Name + " SET NOT NULL"), w.alter("DROP CONSTRAINT " + helper(w.table, c.Name))}
 	if c.Identity != "" {
-		statements = append(statements, templated("identity", w.filling(c)))
+		statements = append(statements, statement("identity", w.filling(c)))
 	}
 	return a.step(ctx, w.table, nil, statements...)
 }
@@ -331,9 +336,8 @@ func (a *adoption) buildAll(ctx context.Context, w *work) error {
 		if k.Kind != "u" {
 			continue
 		}
-		drop := addition{"constraint " + k.Name, fmt.Sprintf("ALTER TABLE %s DROP CONSTRAINT IF EXISTS %s", w.table, k.Name)}
-		if err := a.step(ctx, w.table, []addition{drop},
-			fmt.Sprintf("ALTER TABLE %s ADD CONSTRAINT %s UNIQUE USING INDEX %s", w.table, k.Name, k.Name)); err != nil {
+		if err := a.step(ctx, w.table, []addition{w.dropping(k)},
+			w.alter(fmt.Sprintf("ADD CONSTRAINT %s UNIQUE USING INDEX %s", k.Name, k.Name))); err != nil {
 			return err
 		}
 	}

@@ -51,9 +51,6 @@ func TestAdoptRefuses(t *testing.T) {
 			"ALTER TABLE crawl_outbox DROP CONSTRAINT crawl_outbox_crawl_id_fkey; UPDATE crawl_outbox SET crawl_id = " +
 				"gen_random_uuid() WHERE id < 4",
 			"3 rows of crawl_outbox break the constraint crawl_outbox_crawl_id_fkey"},
-		"a later column": {"FR-006 and FR-007",
-			"ALTER TABLE crawl_runs ADD COLUMN tenant_id VARCHAR(64) NOT NULL DEFAULT 'x'",
-			"crawl_runs has a column tenant_id of its own"},
 		"both names": {"FR-005", "CREATE TABLE crawl_outbox ()", "both tables run_outbox and crawl_outbox exist"},
 		"no parent": {"FR-005", "ALTER TABLE run_outbox DROP CONSTRAINT run_outbox_run_id_fkey",
 			"run_outbox.run_id has no foreign key"},
@@ -170,37 +167,5 @@ func TestAdoptGoesOnAfterAFailure(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// Runs of other tenants are not given to the default one, unless all of the set goes.
-func TestDownKeepsTenantsApart(t *testing.T) {
-	t.Parallel()
-	url, conn := database(t)
-	if err := pgmigrations.ApplyRoles(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
-	run(t, conn, "INSERT INTO crawl_runs (app_package, tenant_id) VALUES ('a', 'acme')")
-	if err := pgmigrations.Down(t.Context(), url, 3, "crawl"); err == nil ||
-		!strings.Contains(err.Error(), "1 runs belong to other tenants") {
-		t.Errorf("Down below tenants: %v", err)
-	}
-	run(t, conn, "DELETE FROM crawl_runs")
-	if err := pgmigrations.Down(t.Context(), url, 3, "crawl"); err != nil {
-		t.Fatal(err)
-	}
-	up(t, url)
-	if one[bool](t, conn, "SELECT NOT relrowsecurity FROM pg_class WHERE oid = 'crawl_runs'::regclass") {
-		t.Error("down and up have switched row-level security off")
-	}
-	advice, err := pgmigrations.Advice(t.Context(), url)
-	if err != nil || len(advice) != 3 || !strings.Contains(advice[0], "outbox migrate roles") {
-		t.Errorf("advice: %q, %v", advice, err)
-	}
-	if err := pgmigrations.ApplyRoles(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
-	if advice, err := pgmigrations.Advice(t.Context(), url); err != nil || len(advice) != 0 {
-		t.Errorf("advice after roles: %q, %v", advice, err)
 	}
 }

@@ -104,10 +104,11 @@ func TestWaitingRowsGetTheirNumbers(t *testing.T) {
 	t.Parallel()
 	for _, served := range []bool{false, true} {
 		url, conn := database(t)
-		if err := pgmigrations.Down(t.Context(), url, 1, "crawl"); err != nil {
+		run := newRun(t, conn)
+		if _, err := conn.Exec(t.Context(), `UPDATE outbox_migrations_crawl SET version = 1;
+			ALTER TABLE crawl_outbox DISABLE TRIGGER crawl_outbox_tenant`); err != nil { // as before crawl/002
 			t.Fatal(err)
 		}
-		run := newRun(t, conn)
 		for _, sql := range []string{
 			`INSERT INTO crawl_events (crawl_id, event_type, payload) SELECT 'RUN', 'NODE_START', jsonb_build_object('n', n % 3) FROM generate_series(0, 8) n`,
 			// The first three are archived, the next is delivered.

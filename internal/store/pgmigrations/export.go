@@ -2,7 +2,7 @@ package pgmigrations
 
 import (
 	"cmp"
-	"embed"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,20 +11,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/outboxrelay/outbox/internal/store/migration"
-	"github.com/outboxrelay/outbox/internal/store/sqlfile"
 )
 
-var (
-	//go:embed export/*.sql
-	exportFiles embed.FS
-	//go:embed export/header.txt
-	exportHeader string
-)
-
-var parseExport = sync.OnceValues(func() (*sqlfile.Set, error) { return sqlfile.Parse(exportFiles, "export/*.sql") })
+//go:embed export_header.txt
+var exportHeader string
 
 // Format is whose folder Export writes.
 type Format string
@@ -60,7 +52,8 @@ type ExportedFile struct {
 func Export(dir string, format Format, sets ...string) ([]ExportedFile, error) {
 	style, known := styles[format]
 	if !known {
-		return nil, fmt.Errorf("export migrations: there is no format %q: the formats are %s", format, formatNames())
+		return nil, fmt.Errorf("export migrations: there is no format %q: the formats are %s", format,
+			strings.Join(namesOf(Formats, func(f Format) string { return string(f) }), ", "))
 	}
 	if _, err := migration.Order(sets); err != nil {
 		return nil, fmt.Errorf("export migrations: %w", err)
@@ -70,10 +63,6 @@ func Export(dir string, format Format, sets ...string) ([]ExportedFile, error) {
 		return nil, fmt.Errorf("export migrations to %s: %w", dir, err)
 	}
 	return files, nil
-}
-
-func formatNames() string {
-	return strings.Join(namesOf(Formats, func(f Format) string { return string(f) }), ", ")
 }
 
 // step is one migration of a set.
@@ -87,7 +76,7 @@ func (s step) String() string { return s.set + "/" + s.Name }
 // description is the file's name without its number. It is what a step is known by in a folder.
 func (s step) description() string { return "outbox_" + s.set + "_" + s.Name }
 
-func export(dir string, style style, sets []string) (all []ExportedFile, err error) {
+func export(dir string, style style, sets []string) ([]ExportedFile, error) {
 	there, highest, width, err := readFolder(dir)
 	if err != nil {
 		return nil, err
@@ -112,32 +101,20 @@ func export(dir string, style style, sets []string) (all []ExportedFile, err err
 			}
 		}
 	}
+	first := len(there) == 0
 	before := guards(missing) // in the first one: a tool applies none of them where one would be refused
-	write := map[string][]byte{}
+	written := map[string]string{}
 	for _, s := range missing {
-		texts, err := style.render(s, len(there) == 0, before)
-		if err != nil {
-			return nil, err
-		}
-		highest, before = highest+1, ""
-		number := padded(highest, cmp.Or(width, style.width))
-		for suffix, text := range texts {
+		highest++
+		number := fmt.Sprintf("%0*d", cmp.Or(width, style.width), highest)
+		for suffix, text := range style.render(s, first, before) {
 			name := number + "_" + s.description() + suffix
 			there[s.description()] = append(there[s.description()], name)
-			write[name] = []byte(text)
+			written[name] = text
 		}
+		first, before = false, ""
 	}
-	for _, set := range every {
-		for _, one := range embedded.List(set) {
-			s := step{set, one}
-			names := there[s.description()]
-			slices.SortFunc(names, func(a, b string) int { return cmp.Compare(b, a) }) // up before down
-			for _, name := range names {
-				all = append(all, ExportedFile{name, s.String(), write[name] != nil})
-			}
-		}
-	}
-	return all, writeFolder(dir, write)
+	return there.list(written), writeFolder(dir, written)
 }
 
 // exportedSteps are the files of a folder by the descriptions of their steps.
@@ -150,6 +127,21 @@ func (e exportedSteps) has(set string) bool {
 		}
 	}
 	return false
+}
+
+// list is what the folder has, in the order of the steps.
+func (e exportedSteps) list(written map[string]string) (all []ExportedFile) {
+	for _, set := range every {
+		for _, one := range embedded.List(set) {
+			s := step{set, one}
+			names := e[s.description()]
+			slices.SortFunc(names, func(a, b string) int { return cmp.Compare(b, a) }) // up before down
+			for _, name := range names {
+				all = append(all, ExportedFile{name, s.String(), written[name] != ""})
+			}
+		}
+	}
+	return all
 }
 
 // readFolder finds the steps that are in a folder, and the highest number of a file with how many digits it has. A
@@ -177,7 +169,7 @@ func readFolder(dir string) (there exportedSteps, highest uint64, width int, err
 }
 
 // writeFolder writes new files, all or none.
-func writeFolder(dir string, files map[string][]byte) (err error) {
+func writeFolder(dir string, files map[string]string) (err error) {
 	if len(files) == 0 {
 		return nil
 	}
@@ -199,7 +191,7 @@ func writeFolder(dir string, files map[string][]byte) (err error) {
 			return err
 		}
 		written = append(written, path)
-		_, err = file.Write(text)
+		_, err = file.WriteString(text)
 		if err := errors.Join(err, file.Close()); err != nil {
 			return err
 		}
@@ -211,18 +203,18 @@ func writeFolder(dir string, files map[string][]byte) (err error) {
 type style struct {
 	tool  string // as people call it
 	width int    // of the numbers in a folder that has none, as the tool's own command writes them
-	pairs bool   // .up.sql and .down.sql, not .sql
 	down  bool   // there is a way down
 	wrap  func(up, down string) string
 	notes string // for the end of the header
 }
 
 var styles = map[Format]style{
-	Encore: {tool: "Encore", width: 1, pairs: true,
+	Encore: {tool: "Encore", width: 1,
 		notes: "-- Encore has no way down, and wants numbers from 1 without a gap.\n",
 	},
-	GolangMigrate: {tool: "golang-migrate", width: 6, pairs: true, down: true,
-		notes: "-- Not with x-multi-statement: bodies of functions have semicolons. A file that failed has done nothing: " +
+	GolangMigrate: {tool: "golang-migrate", width: 6, down: true,
+		notes: "-- Not with x-multi-statement: bodies of functions have semicolons. A file that " +
+			"failed has done nothing: " +
 			"put right what\n" +
 			"-- the error says, `migrate force` the number before it (-1 before the first), and `migrate up`.\n",
 	},
@@ -244,30 +236,20 @@ func gooseFile(up, down string) string {
 func atlasFile(up, _ string) string { return `-- atlas:delimiter \n\n\n` + "\n\n" + up }
 
 // render returns the texts of a step by what follows its name. before is what is asked first.
-func (s style) render(one step, first bool, before string) (map[string]string, error) {
-	var texts [2]string
-	for i, way := range []string{".up.sql", ".down.sql"} {
-		text, err := fs.ReadFile(embedded.Files, one.set+"/"+one.Name+way)
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", one, err)
-		}
-		texts[i] = strings.TrimRight(string(text), "\n") + "\n"
-	}
-	up := "-- Outbox, " + one.String() + ".\n\n" + before + texts[0]
+func (s style) render(one step, first bool, before string) map[string]string {
+	path := one.String()
+	up := "-- Outbox, " + path + ".\n\n" + before + content(path+".up.sql")
 	if first {
 		up = strings.ReplaceAll(exportHeader, "{tool}", s.tool) + s.notes + "\n" + up
 	}
-	down := texts[1]
-	if one.set == "crawl" && one.Version == tenantsVersion {
-		down = exportText("guard_tenants", nil) + "\n" + down
-	}
+	down := content(path + ".down.sql")
 	switch {
 	case s.wrap != nil:
-		return map[string]string{".sql": s.wrap(up, down)}, nil
+		return map[string]string{".sql": s.wrap(up, down)}
 	case s.down:
-		return map[string]string{".up.sql": up, ".down.sql": down}, nil
+		return map[string]string{".up.sql": up, ".down.sql": down}
 	}
-	return map[string]string{".up.sql": up}, nil
+	return map[string]string{".up.sql": up}
 }
 
 // guards refuse, before the first of the steps to be applied, what any of them would: functions that core may not run
@@ -278,25 +260,13 @@ func guards(steps []step) (text string) {
 			text = strangersSQL + "\n" + text
 		}
 		for _, t := range traces {
-			if t.set == s.set && t.version == s.Version && t.table != "" {
-				text += exportText("guard", struct{ Table, Relation, Column string }{t.table, t.relation, t.column}) + "\n"
+			if t.Set == s.set && t.Version == s.Version && t.Table != "" {
+				text += strings.TrimSpace(statement("guard", t)) + "\n\n"
 			}
 		}
 		if s.set == "crawl" && s.Version == 1 {
-			text += exportText("guard_renamed", nil) + "\n"
+			text += strings.TrimSpace(statement("guard_renamed", nil)) + "\n\n"
 		}
 	}
 	return text
-}
-
-// exportText fills a file of export/ in.
-func exportText(name string, values any) string {
-	text := filled(parseExport, func(set *sqlfile.Set) (string, error) { return set.Statement(name, values) })
-	return strings.TrimRight(text, "\n") + "\n"
-}
-
-// padded writes a number with at least that many digits.
-func padded(number uint64, width int) string {
-	digits := strconv.FormatUint(number, 10)
-	return strings.Repeat("0", max(0, width-len(digits))) + digits
 }

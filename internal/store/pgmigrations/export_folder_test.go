@@ -71,10 +71,10 @@ func TestExportNamesItsFilesAsTheToolDoes(t *testing.T) {
 	crawl := events + pgmigrations.Required("events")
 	name := fmt.Sprintf
 	for format, want := range map[pgmigrations.Format][]string{
-		pgmigrations.Encore: {"1_outbox_core_001_apps.up.sql", name("%d_outbox_crawl_004_fair_runs.up.sql", crawl+3)},
+		pgmigrations.Encore: {"1_outbox_core_001_apps.up.sql", name("%d_outbox_crawl_002_crawl_outbox.up.sql", crawl+1)},
 		pgmigrations.GolangMigrate: {
 			"000001_outbox_core_001_apps.up.sql", "000001_outbox_core_001_apps.down.sql",
-			name("%06d_outbox_crawl_004_fair_runs.down.sql", crawl+3),
+			name("%06d_outbox_crawl_002_crawl_outbox.down.sql", crawl+1),
 		},
 		pgmigrations.Goose: {"00001_outbox_core_001_apps.sql", name("%05d_outbox_events_001_event_outbox.sql", events)},
 		pgmigrations.Atlas: {
@@ -161,14 +161,14 @@ func TestExportContinuesAFolder(t *testing.T) {
 			}
 		}
 		want := map[pgmigrations.Format]string{
-			pgmigrations.Encore: fmt.Sprintf(`^%d_outbox_core_%03d_\S+ %d_outbox_crawl_001_\S+ .* %d_outbox_crawl_004`,
-				core+1, core, core+2, core+5),
+			pgmigrations.Encore: fmt.Sprintf(`^%d_outbox_core_%03d_\S+ %d_outbox_crawl_001_\S+ %d_outbox_crawl_002`,
+				core+1, core, core+2, core+3),
 			pgmigrations.GolangMigrate: fmt.Sprintf(`^20250102030406_outbox_core_%03d_\S+ \S+ `+
-				`20250102030407_outbox_crawl_001.* 20250102030410_outbox_crawl_004`, core),
-			pgmigrations.Goose: fmt.Sprintf(`^%05d_outbox_core_%03d_\S+ %05d_outbox_crawl_001_\S+ .* %05d_outbox_crawl_004`,
-				core+1, core, core+2, core+5),
+				`20250102030407_outbox_crawl_001.* 20250102030408_outbox_crawl_002`, core),
+			pgmigrations.Goose: fmt.Sprintf(`^%05d_outbox_core_%03d_\S+ %05d_outbox_crawl_001_\S+ %05d_outbox_crawl_002`,
+				core+1, core, core+2, core+3),
 			pgmigrations.Atlas: fmt.Sprintf(`^20250102030406_outbox_core_%03d_\S+ `+
-				`20250102030407_outbox_crawl_001_\S+ .* 20250102030410_outbox_crawl_004`, core),
+				`20250102030407_outbox_crawl_001_\S+ 20250102030408_outbox_crawl_002`, core),
 		}[format]
 		if got := strings.Join(added, " "); !regexp.MustCompile(want).MatchString(got) {
 			t.Errorf("%s: got %s, want %s", format, got, want)

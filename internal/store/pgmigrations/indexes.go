@@ -19,8 +19,6 @@ var (
 	leanSQL string
 	//go:embed indexes/tenants.sql
 	tenantsSQL string
-	//go:embed sql/indexes.sql
-	indexesSQL string
 )
 
 // IndexSet names a form that some indexes of outbox_events can have.
@@ -54,16 +52,7 @@ type Index struct {
 	Definition string   `json:"definition"`
 }
 
-var createIndex = regexp.MustCompile(`CREATE INDEX (\w+)\s+ON \w+ \(([^)]*)\)`)
-
-// columnsOf counts the columns of the index that a statement makes.
-func columnsOf(create string) int {
-	found := createIndex.FindStringSubmatch(create)
-	if found == nil {
-		return 0
-	}
-	return strings.Count(found[2], ",") + 1
-}
+var createIndex = regexp.MustCompile(`CREATE INDEX (\w+)\s+ON `)
 
 // indexStatements returns the statements of a set by the names of their indexes.
 func indexStatements(set IndexSet) (names []string, create map[string]string, err error) {
@@ -107,25 +96,15 @@ func readIndexes(ctx context.Context, conn *pgx.Conn) (indexes []Index, valid ma
 	if err != nil {
 		return nil, nil, err
 	}
-	_, lean, err := indexStatements(LeanIndexes)
-	if err != nil {
-		return nil, nil, err
-	}
-	rows, err := conn.Query(ctx, indexesSQL, slices.Concat(names, byTenant))
-	if err != nil {
-		return nil, nil, err
-	}
 	valid = map[string]IndexSet{}
 	var x Index
 	var partial, complete bool
-	var columns int
-	_, err = pgx.ForEachRow(rows, []any{&x.Name, &partial, &complete, &columns, &x.Definition}, func() error {
+	row := []any{&x.Name, &partial, &complete, &x.Definition}
+	err = each(ctx, conn, "indexes", []any{slices.Concat(names, byTenant)}, row, func() error {
 		if x.Set = ADRIndexes; slices.Contains(byTenant, x.Name) {
 			x.Set = TenantIndex
 		} else if partial {
 			x.Set = LeanIndexes
-			// Before, the lean form was five indexes with the columns of ADR-004's.
-			complete = complete && columns == columnsOf(lean[x.Name])
 		}
 		if complete {
 			valid[x.Name] = x.Set
@@ -151,8 +130,8 @@ func SwitchIndexes(
 	if err != nil {
 		return nil, err
 	}
-	err = locked(ctx, databaseURL, func(by session) error {
-		indexes, valid, err := readIndexes(ctx, by.Conn)
+	err = locked(ctx, databaseURL, func(conn *pgx.Conn) error {
+		indexes, valid, err := readIndexes(ctx, conn)
 		if err != nil {
 			return err
 		}
@@ -161,7 +140,7 @@ func SwitchIndexes(
 				continue
 			}
 			progress(name)
-			if err := replaceIndex(ctx, by.Conn, name, create[name]); err != nil {
+			if err := replaceIndex(ctx, conn, name, create[name]); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 			changed = append(changed, name)
@@ -171,7 +150,7 @@ func SwitchIndexes(
 				continue
 			}
 			for _, gone := range []string{name, name + building} {
-				if _, err := by.Exec(ctx, "DROP INDEX CONCURRENTLY IF EXISTS "+gone); err != nil {
+				if _, err := conn.Exec(ctx, "DROP INDEX CONCURRENTLY IF EXISTS "+gone); err != nil {
 					return fmt.Errorf("%s: %w", gone, err)
 				}
 			}

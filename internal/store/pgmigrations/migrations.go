@@ -2,29 +2,40 @@
 //
 // There are four sets, each with its own version table, so that an application takes only what it uses. core has
 // outbox_events, job_dlq, apps and lane leases, events has event_outbox, crawl has runs, their log and their outbox.
-// log has outbox_log, and is applied only where it is named. All stand on core. The files are ordinary golang-migrate
-// files, and Encore reads the same format; nothing in them needs this package.
+// log has outbox_log, and is applied only where it is named. All stand on core. The files and the version tables are
+// those of golang-migrate, and Encore reads the same format; nothing in them needs this package.
 //
-// Guaranteed: every file is one transaction and may run twice, so a process killed at any point leaves a schema that Up
-// completes. Any number of processes may call Up at once. No error carries the database URL.
+// Guaranteed: every file is one transaction with the record of its version, and may run twice. A process killed at any
+// point leaves a schema that Up completes. Any number of processes may call Up at once. No error carries the database
+// URL.
 //
-// Not guaranteed: that it works through a transaction pooler (the locks are session locks: connect
-// directly), and that a schema newer than this build is understood (it is left alone).
+// Not guaranteed: that a schema newer than this build is understood (it is left alone).
 package pgmigrations
 
 import (
+	"context"
 	"embed"
 	"io"
+	"io/fs"
 	"slices"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox/internal/store/migration"
 	"github.com/outboxrelay/outbox/internal/store/sqlfile"
 )
 
-//go:embed core/*.sql events/*.sql crawl/*.sql log/*.sql
-var files embed.FS
+var (
+	//go:embed core/*.sql events/*.sql crawl/*.sql log/*.sql
+	files embed.FS
+	//go:embed sql/*.sql
+	sqlFiles embed.FS
+)
 
 var embedded = migration.Files{Files: files}
+
+var parseSQL = sync.OnceValues(func() (*sqlfile.Set, error) { return sqlfile.Parse(sqlFiles, "sql/*.sql") })
 
 // Sets are the known migration sets in the order in which they are applied. Treat it as a constant.
 var Sets = migration.Sets
@@ -40,15 +51,49 @@ func Required(set string) uint { return embedded.Required(set) }
 // database administrator reads before, or runs instead of, Up.
 func Print(w io.Writer, sets ...string) error { return embedded.Print(w, sets...) }
 
-// filled fills in one of the SQL files that are part of the program. What can go wrong with them is a broken build.
-func filled(parse func() (*sqlfile.Set, error), render func(*sqlfile.Set) (string, error)) string {
-	set, err := parse()
+// statement fills a file of sql/ in, without its head. What can go wrong with that is a broken build.
+func statement(name string, values any) string {
+	set, err := parseSQL()
 	if err != nil {
 		panic("migrations: " + err.Error())
 	}
-	text, err := render(set)
+	text, err := set.Statement(name, values)
 	if err != nil {
 		panic("migrations: " + err.Error())
 	}
 	return text
+}
+
+// asker is a connection or a transaction.
+type asker interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// each runs a file of sql/, and calls row for each of its rows, after the row's columns have been put where dst says.
+func each(ctx context.Context, db asker, name string, args, dst []any, row func() error) error {
+	rows, err := db.Query(ctx, statement(name, nil), args...)
+	if err != nil {
+		return err
+	}
+	_, err = pgx.ForEachRow(rows, dst, row)
+	return err
+}
+
+// texts are the rows of a file that has one column.
+func texts(ctx context.Context, db asker, name string, args ...any) (all []string, err error) {
+	var one string
+	err = each(ctx, db, name, args, []any{&one}, func() error {
+		all = append(all, one)
+		return nil
+	})
+	return all, err
+}
+
+// content is a file of a set.
+func content(path string) string {
+	text, err := fs.ReadFile(files, path)
+	if err != nil {
+		panic("migrations: " + err.Error()) // a broken build too
+	}
+	return string(text)
 }

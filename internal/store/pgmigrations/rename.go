@@ -2,6 +2,7 @@ package pgmigrations
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -48,7 +49,8 @@ func (a *adoption) findRenamed(ctx context.Context, shapes map[string]*shape) er
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		to := "crawl_" + strings.TrimPrefix(name, "run_")
 		if taken[to] != nil {
-			a.problem("both tables %s and %s exist, and %s is to become %s: move the rows into one of them, and drop or "+
+			a.problem("both tables %s and %s exist, and %s is to become %s: move the rows into one "+
+				"of them, and drop or "+
 				"rename the other", name, to, name, to)
 			continue
 		}
@@ -71,7 +73,8 @@ func (a *adoption) findRenamed(ctx context.Context, shapes map[string]*shape) er
 		}
 		switch {
 		case taken["crawl_runs"] != nil:
-			a.problem("both tables %s and crawl_runs exist, and %s is to become crawl_runs: rename or drop the other", parent,
+			a.problem("both tables %s and crawl_runs exist, and %s is to become crawl_runs: rename "+
+				"or drop the other", parent,
 				parent)
 		case runs[parent] == nil:
 			a.problem("the table of runs, %s, is not in the schema %s", parent, a.schema)
@@ -79,8 +82,7 @@ func (a *adoption) findRenamed(ctx context.Context, shapes map[string]*shape) er
 			a.renames = slices.Insert(a.renames, 0, rename{parent, "crawl_runs", runs[parent]})
 		}
 	}
-	a.checkRenames(shapes, parent)
-	return nil
+	return a.checkRenames(shapes, parent)
 }
 
 // runsOf is the table that a table's run_id refers to.
@@ -94,55 +96,37 @@ func runsOf(of *shape) (table string) {
 }
 
 // checkRenames reports what a view would not have, and adds the tables under their new names.
-func (a *adoption) checkRenames(shapes map[string]*shape, parent string) {
+func (a *adoption) checkRenames(shapes map[string]*shape, parent string) error {
 	for _, r := range a.renames {
 		if r.shape.Secured {
-			a.problem("%s has row-level security, which a view of that name would pass by: rename the table to %s and run_id "+
+			a.problem("%s has row-level security, which a view of that name would pass by: rename "+
+				"the table to %s and run_id "+
 				"to crawl_id yourself, "+
 				"with the application's statements", r.from, r.to)
 		}
 		if slices.ContainsFunc(r.shape.Columns, func(c column) bool { return c.Granted }) {
-			a.problem("%s has privileges on single columns, which a view of that name would not have: grant them on the table",
+			a.problem("%s has privileges on single columns, which a view of that name would not "+
+				"have: grant them on the table",
 				r.from)
 		}
-		shapes[r.to] = r.shape.as(parent)
+		var err error
+		if shapes[r.to], err = r.shape.as(parent); err != nil {
+			return fmt.Errorf("see %s as %s: %w", r.from, r.to, err)
+		}
 	}
+	return nil
 }
 
 // as is what a table will be like under crawl's names.
-func (s *shape) as(parent string) *shape {
-	later := *s
-	later.Columns = slices.Clone(s.Columns)
-	for i := range later.Columns {
-		if later.Columns[i].Name == "run_id" {
-			later.Columns[i].Name = "crawl_id"
-		}
+func (s *shape) as(parent string) (*shape, error) {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, err
 	}
-	later.Constraints = slices.Clone(s.Constraints)
-	for i, k := range later.Constraints {
-		columns := slices.Clone(k.Columns)
-		for n := range columns {
-			if columns[n] == "run_id" {
-				columns[n] = "crawl_id"
-			}
-		}
-		if k.Target == parent {
-			k.Target = "crawl_runs"
-		}
-		k.Columns = columns
-		later.Constraints[i] = k
-	}
-	later.Indexes = slices.Clone(s.Indexes)
-	for i, x := range later.Indexes {
-		keys := slices.Clone(x.Keys)
-		for n := range keys {
-			if keys[n] == "run_id" {
-				keys[n] = "crawl_id"
-			}
-		}
-		later.Indexes[i].Keys = keys
-	}
-	return &later
+	renamed := strings.NewReplacer(`"run_id"`, `"crawl_id"`,
+		`"target":"`+parent+`"`, `"target":"crawl_runs"`).Replace(string(text))
+	later := new(shape)
+	return later, json.Unmarshal([]byte(renamed), later)
 }
 
 // rename gives the tables crawl's names in one short transaction. In the place of each it leaves a view of the old name
@@ -187,7 +171,8 @@ func (a *adoption) renameOne(ctx context.Context, tx pgx.Tx, r rename) error {
 			undo = append(undo, fmt.Sprintf("ALTER TABLE %s RENAME COLUMN crawl_id TO run_id", table))
 			columns = append(columns, "crawl_id AS run_id")
 		case c.Name == "status" && len(c.Labels) > 0 && c.Base != "crawl_status":
-			do = append(do, fmt.Sprintf("ALTER TYPE %s RENAME TO crawl_status; CREATE DOMAIN %s AS crawl_status", quote(c.Base),
+			do = append(do, fmt.Sprintf("ALTER TYPE %s RENAME TO crawl_status; CREATE DOMAIN %s AS "+
+				"crawl_status", quote(c.Base),
 				quote(c.Base)))
 			undo = append(undo, fmt.Sprintf("DROP DOMAIN %s; ALTER TYPE crawl_status RENAME TO %s", quote(c.Base),
 				quote(c.Base)))
@@ -205,11 +190,11 @@ func (a *adoption) renameOne(ctx context.Context, tx pgx.Tx, r rename) error {
 	do = append(do,
 		fmt.Sprintf("CREATE VIEW %s AS SELECT %s FROM %s", view, strings.Join(columns, ", "), table),
 		fmt.Sprintf("ALTER VIEW %s OWNER TO %s", view, r.shape.Owner),
-		templated("grants", struct{ Table, View string }{r.to, r.from}))
+		statement("grants", struct{ Table, View string }{r.to, r.from}))
 	undo = append(undo, fmt.Sprintf("DROP VIEW IF EXISTS %s", view))
 	slices.Reverse(undo)
 	if err := a.inStep(ctx, tx, r.to, []addition{{"table", strings.Join(undo, "; ")}}, do...); err != nil {
 		return err
 	}
-	return a.record(ctx, tx, r.to, addition{"restore", templated("restore", r.shape.restoring(r.to))})
+	return a.record(ctx, tx, r.to, addition{"restore", statement("restore", r.shape.restoring(r.to))})
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/jackc/pgx/v5"
 )
 
 //go:embed roles.sql
@@ -31,8 +33,8 @@ func PrintRoles(w io.Writer) error {
 // to outbox_owner and gives each role exactly what roles.sql says on the tables that exist. It takes a superuser, or
 // the tables' owner with CREATEROLE, and may run any number of times; run it again after Up has added tables.
 func ApplyRoles(ctx context.Context, databaseURL string) error {
-	err := locked(ctx, databaseURL, func(by session) error {
-		_, err := by.Exec(ctx, rolesSQL) // no arguments: one simple query, hence one transaction
+	err := locked(ctx, databaseURL, func(conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, rolesSQL) // no arguments: one simple query, hence one transaction
 		return err
 	})
 	if err != nil {

@@ -12,8 +12,7 @@
 --     ALTER ROLE deployer SET role = outbox_owner;   -- so that what it creates belongs to outbox_owner too
 --
 -- Run it after `outbox migrate up`, and again after each later one: it may run any number of times, and leaves the
--- nine roles with exactly what is written here on the tables that exist; what else they had there is revoked. Up to
--- the version of crawl/003 outbox_producer drove runs too: a login that does needs outbox_run_producer now.
+-- nine roles with exactly what is written here on the tables that exist; what else they had there is revoked.
 -- Run it as a superuser, or as the tables' owner with CREATEROLE. It is one transaction.
 --
 -- Row-level security trusts the session: whoever may connect as a producer or reader names its tenant itself, with
@@ -184,7 +183,7 @@ BEGIN
         ('outbox_operator', 'outbox_log',    'SELECT, INSERT (id, event_topic, occurred_at, schema_id, schema_version, aggregate_id, aggregate_type, tenant_id, source_bc, destination_topics, payload, metadata, generation)'),   -- a replay is a new row
         ('outbox_operator', 'outbox_log_part', 'SELECT'),
         ('outbox_operator', 'outbox_log_position_seq', 'USAGE'),
-        ('outbox_operator', 'crawl_runs',    'SELECT (id, tenant_id)'),   -- a row put back by a letter that has no tenant gets its run's (crawl/003_run_api)
+        ('outbox_operator', 'crawl_runs',    'SELECT (id, tenant_id)'),   -- a row put back by a letter that has no tenant gets its run's (crawl/002_crawl_outbox)
 
         -- A gateway looks tokens up and makes none, and makes tickets of a minute at most: created_at is not its to
         -- choose. UPDATE is for SKIP LOCKED, with which it sweeps old tickets.
@@ -282,7 +281,7 @@ BEGIN
     FOREACH name IN ARRAY ARRAY['crawl_runs', 'crawl_events', 'crawl_outbox'] LOOP
         CONTINUE WHEN to_regclass(name) IS NULL;
         EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', to_regclass(name));
-        EXECUTE format('DROP POLICY IF EXISTS %I ON %s', name || '_producer', to_regclass(name));   -- of the version of crawl/003
+        EXECUTE format('DROP POLICY IF EXISTS %I ON %s', name || '_producer', to_regclass(name));   -- of an earlier version
         FOREACH part IN ARRAY ARRAY['run_producer', 'relay', 'reader', 'operator', 'worker', 'gateway'] LOOP
             own := 'true';
             IF part = 'gateway' THEN

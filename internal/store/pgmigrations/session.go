@@ -5,23 +5,19 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
-	"github.com/golang-migrate/migrate/v4/database"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outboxrelay/outbox/internal/store/pooler"
 )
 
-var (
-	//go:embed sql/lock.sql
-	lockSQL string
-	//go:embed sql/lock_transaction.sql
-	lockTransactionSQL string
-	//go:embed sql/lock_holder.sql
-	lockHolderSQL string
-)
+//go:embed sql/strangers.sql
+var strangersSQL string
 
 // lockKey is the advisory lock of everything that changes the schema ("outbox" in ASCII).
 const lockKey int64 = 0x6f7574626f78
@@ -32,13 +28,15 @@ func parse(databaseURL string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(databaseURL)
 	if err != nil {
 		return nil,
-			errors.New("parse database URL: want the form postgres://user:password@host:5432/database?sslmode=require, " +
+			errors.New("parse database URL: want the form " +
+				"postgres://user:password@host:5432/database?sslmode=require, " +
 				"special characters percent-encoded")
 	}
 	config.RuntimeParams["client_encoding"] = "UTF8"
 	config.RuntimeParams["standard_conforming_strings"] = "on"
-	delete(config.RuntimeParams, "timezone")                     // PGTZ of who migrates: the database's is asked for
-	config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // no named statements, of which a pooler may know nothing
+	delete(config.RuntimeParams, "timezone") // PGTZ of who migrates: the database's is asked for
+	// No named statements, of which a pooler may know nothing.
+	config.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
 	return config, nil
 }
 
@@ -59,19 +57,12 @@ func connect(ctx context.Context, databaseURL string) (conn *pgx.Conn, pooled bo
 	return conn, pooled, nil
 }
 
-// session is a connection to change the schema by, while nobody else does.
-type session struct {
-	*pgx.Conn
-	url    string
-	pooled bool // through a pooler: between two transactions it keeps nothing
-}
-
-// locked runs change while holding the schema lock. Waiting for the lock ends with ctx, which golang-migrate's own lock
-// does not. It covers reading the version, repairing a dirty mark and migrating as one, which golang-migrate locks one
-// by one.
+// locked runs change while holding the schema lock, on one connection: reading versions, adopting and migrating are
+// one. Waiting for the lock ends with ctx.
 //
-// Through a pooler the lock is that of a transaction, which is open on a connection of its own for as long.
-func locked(ctx context.Context, databaseURL string, change func(session) error) error {
+// Through a pooler, which keeps nothing between two transactions, the lock is that of a transaction, which is open on a
+// connection of its own for as long.
+func locked(ctx context.Context, databaseURL string, change func(*pgx.Conn) error) error {
 	conn, pooled, err := connect(ctx, databaseURL)
 	if err != nil {
 		return err
@@ -79,29 +70,25 @@ func locked(ctx context.Context, databaseURL string, change func(session) error)
 	// The lock goes with the session, also after a panic or a kill. Closing must still work when ctx has ended.
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	if !pooled {
-		if err := take(ctx, conn, lockSQL); err != nil {
+		err = take(ctx, conn, statement("lock", nil))
+	} else {
+		var holder *pgx.Conn
+		if holder, _, err = connect(ctx, databaseURL); err != nil {
 			return err
 		}
-		if _, err := conn.Exec(ctx, strangersSQL); err != nil {
-			return err
+		defer func() { _ = holder.Close(context.WithoutCancel(ctx)) }()
+		if _, err := holder.Exec(ctx, "BEGIN"); err != nil {
+			return fmt.Errorf("begin the migration lock's transaction: %w", err)
 		}
-		return change(session{conn, databaseURL, false})
+		err = take(ctx, holder, statement("lock_transaction", nil))
 	}
-	holder, _, err := connect(ctx, databaseURL)
 	if err != nil {
-		return err
-	}
-	defer func() { _ = holder.Close(context.WithoutCancel(ctx)) }()
-	if _, err := holder.Exec(ctx, "BEGIN"); err != nil {
-		return fmt.Errorf("begin the migration lock's transaction: %w", err)
-	}
-	if err := take(ctx, holder, lockTransactionSQL); err != nil {
 		return err
 	}
 	if _, err := conn.Exec(ctx, strangersSQL); err != nil {
 		return err
 	}
-	return change(session{conn, databaseURL, true})
+	return change(conn)
 }
 
 // take asks for the schema lock until it gets it, as long as patience: any login may take that lock, and keep it. It
@@ -124,7 +111,8 @@ func take(ctx context.Context, conn *pgx.Conn, lock string) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("wait for the migration lock: %s: %w", holder(context.WithoutCancel(ctx), conn), ctx.Err())
+			return fmt.Errorf("wait for the migration lock: %s: %w",
+				holder(context.WithoutCancel(ctx), conn), ctx.Err())
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -135,31 +123,52 @@ func holder(ctx context.Context, conn *pgx.Conn) string {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	var who string
-	if err := conn.QueryRow(ctx, lockHolderSQL, pgx.QueryExecModeSimpleProtocol, lockKey).Scan(&who); err != nil {
+	row := conn.QueryRow(ctx, statement("lock_holder", nil), pgx.QueryExecModeSimpleProtocol, lockKey)
+	if err := row.Scan(&who); err != nil {
 		return "nobody holds it any more"
 	}
 	return who + " holds it"
 }
 
-// cause strips golang-migrate's wrapping, which quotes the whole SQL file and hides the driver's error, down to
-// that error. Other errors are returned as they are.
-func cause(err error) error {
-	var byValue database.Error
-	var byPointer *database.Error
-	switch {
-	case errors.As(err, &byValue) && byValue.OrigErr != nil:
-		return atLine(byValue.OrigErr, byValue.Line)
-	case errors.As(err, &byPointer) && byPointer.OrigErr != nil:
-		return byPointer.OrigErr
+// briefly begins each transaction that changes something. It bounds a wait for a lock, because who comes after it
+// queues behind it: a writer never waits longer for a statement that waits itself. And it calls nothing that a role
+// with fewer rights has made. It is one line, so that the lines of errors are those of a file.
+var briefly = "SET LOCAL lock_timeout = '300ms'; SET LOCAL statement_timeout = 0; " +
+	strings.Join(strings.Fields(strangersSQL[strings.Index(strangersSQL, "DO $do$"):]), " ") + " "
+
+const (
+	// patience is how long a lock is tried for.
+	patience = 2 * time.Minute
+
+	lockNotAvailable = "55P03"
+	deadlockDetected = "40P01"
+)
+
+// patiently tries what needs a lock again until it gets it. Between two tries those who hold it, and those who queued
+// behind the last try, go on.
+func patiently(ctx context.Context, try func() error) error {
+	began := time.Now()
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		err := try()
+		if !locksOut(err) {
+			return err
+		}
+		if time.Since(began) > patience {
+			return fmt.Errorf("wait %s for a lock (a transaction holds it, see pg_stat_activity; "+
+				"end it and run up again): %w", patience, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for a lock: %w", ctx.Err())
+		case <-time.After(pause/2 + rand.N(pause)):
+		}
 	}
-	return err
 }
 
-// atLine adds the line of the SQL file to an error of the server.
-func atLine(err error, line uint) error {
+func locksOut(err error) bool { return isCode(err, lockNotAvailable, deadlockDetected) }
+
+// isCode tells whether the server has answered with one of these SQLSTATEs.
+func isCode(err error, codes ...string) bool {
 	var server *pgconn.PgError
-	if line == 0 || !errors.As(err, &server) || server.Position == 0 {
-		return err
-	}
-	return fmt.Errorf("line %d: %w", line, err)
+	return errors.As(err, &server) && slices.Contains(codes, server.Code)
 }

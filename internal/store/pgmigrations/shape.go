@@ -1,11 +1,119 @@
 package pgmigrations
 
 import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outboxrelay/outbox/internal/store/migration"
 )
 
-// shape is what the catalog says of a table (adopt/tables.sql).
+// origin says which file makes a table.
+type origin struct {
+	set     string
+	version uint
+	table   string
+}
+
+var makesTable = regexp.MustCompile(`(?m)^ *CREATE TABLE (?:IF NOT EXISTS )?(\w+) \(`)
+
+// origins reads from the embedded files which tables the sets bring, in the order in which they do.
+func origins(sets []string) (all []origin) {
+	for _, set := range sets {
+		for _, file := range embedded.List(set) {
+			for _, found := range makesTable.FindAllStringSubmatch(content(set+"/"+file.Name+".up.sql"), -1) {
+				all = append(all, origin{set, file.Version, found[1]})
+			}
+		}
+	}
+	return all
+}
+
+// reference is what the embedded files make of an empty schema.
+type reference struct {
+	tables    map[string]*shape
+	functions map[string]string // definitions by name
+}
+
+var errRolledBack = errors.New("rolled back")
+
+// readReference runs the files of core and of the sets in a schema of their own, reads the catalog, and rolls back. So
+// there is no second list of what the tables look like.
+func readReference(ctx context.Context, conn *pgx.Conn, sets []string) (*reference, error) {
+	ref := &reference{functions: map[string]string{}}
+	schema := "outbox_reference_" + strings.ToLower(rand.Text()[:12])
+	sets, err := migration.Order(append([]string{"core"}, sets...))
+	if err != nil {
+		return nil, err
+	}
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "CREATE SCHEMA "+schema+"; SET LOCAL search_path = "+schema); err != nil {
+			return err
+		}
+		if err := ref.read(ctx, tx, schema, sets); err != nil {
+			return err
+		}
+		return errRolledBack
+	})
+	if !errors.Is(err, errRolledBack) {
+		return nil, fmt.Errorf("make the tables in a schema of their own, which is rolled back, "+
+			"to compare those that exist with them: %w", err)
+	}
+	return ref, nil
+}
+
+func (ref *reference) read(ctx context.Context, tx pgx.Tx, schema string, sets []string) (err error) {
+	for _, set := range sets {
+		for _, file := range embedded.List(set) {
+			text := content(set + "/" + file.Name + ".up.sql")
+			if _, err := tx.Exec(ctx, text, pgx.QueryExecModeSimpleProtocol); err != nil {
+				return fmt.Errorf("%s/%s: %w", set, file.Name, err)
+			}
+		}
+	}
+	tables := namesOf(origins(sets), func(o origin) string { return o.table })
+	if ref.tables, err = readShapes(ctx, tx, schema, tables); err != nil {
+		return err
+	}
+	here := func(definition string) string { return strings.ReplaceAll(definition, schema+".", "") }
+	for _, s := range ref.tables {
+		for i := range s.Indexes {
+			s.Indexes[i].Definition = here(s.Indexes[i].Definition)
+		}
+		for trigger := range s.Triggers {
+			s.Triggers[trigger] = here(s.Triggers[trigger])
+		}
+	}
+	var name, definition string
+	return each(ctx, tx, "functions", []any{schema}, []any{&name, &definition}, func() error {
+		ref.functions[name] = here(definition)
+		return nil
+	})
+}
+
+// readShapes returns those of the relations that exist.
+func readShapes(ctx context.Context, db asker, schema string, names []string) (map[string]*shape, error) {
+	shapes := map[string]*shape{}
+	var name string
+	var text []byte
+	if err := each(ctx, db, "tables", []any{schema, names}, []any{&name, &text}, func() error {
+		s := new(shape)
+		shapes[name] = s
+		return json.Unmarshal(text, s)
+	}); err != nil {
+		return nil, fmt.Errorf("read the catalog: %w", err)
+	}
+	return shapes, nil
+}
+
+// shape is what the catalog says of a table (sql/tables.sql).
 type shape struct {
 	Kind        string            `json:"kind"`
 	Owner       string            `json:"owner"`
@@ -130,7 +238,26 @@ func family(base string) string {
 	return base
 }
 
+// addition is the column as ADD COLUMN takes it. What would be computed for each row comes later.
+func (c column) addition() string {
+	text := c.Name + " " + c.Type
+	if c.Default == "" || c.rewrites() {
+		return text
+	}
+	if c.NotNull {
+		text += " NOT NULL"
+	}
+	return text + " DEFAULT " + c.Default
+}
+
 // rewrites tells whether ADD COLUMN with its default would compute it for each row. now() is computed once.
 func (c column) rewrites() bool {
 	return c.Identity != "" || strings.Contains(c.Default, "(") && c.Default != "now()"
+}
+
+func namesOf[T any](all []T, name func(T) string) (names []string) {
+	for _, one := range all {
+		names = append(names, name(one))
+	}
+	return names
 }

@@ -27,19 +27,84 @@ func PlanIn(ctx context.Context, databaseURL, zone string, sets ...string) (migr
 		return migration.Adoption{}, fmt.Errorf("plan migration: %w", err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	sets, notes, err := leave(ctx, conn, sets)
+	a, _, notes, err := plan(ctx, conn, zone, sets)
 	if err != nil {
-		return migration.Adoption{}, fmt.Errorf("plan migration: %w", err)
-	}
-	a, err := survey(ctx, conn, sets)
-	if err != nil {
-		return migration.Adoption{}, fmt.Errorf("plan migration: %w", err)
-	}
-	if err := a.findZone(ctx, zone); err != nil {
 		return migration.Adoption{}, fmt.Errorf("plan migration: %w", err)
 	}
 	a.plan.Notes = append(notes, a.plan.Notes...)
 	return a.plan, nil
+}
+
+// plan finds out which sets are Up's to migrate, of those that were named, and what is to be adopted for them.
+func plan(
+	ctx context.Context, conn *pgx.Conn, zone string, named []string,
+) (a *adoption, sets, notes []string, err error) {
+	if sets, notes, err = leave(ctx, conn, named); err != nil {
+		return nil, nil, nil, err
+	}
+	if a, err = survey(ctx, conn, sets); err != nil {
+		return nil, nil, nil, fmt.Errorf("look for existing tables: %w", err)
+	}
+	return a, sets, notes, a.findZone(ctx, zone)
+}
+
+// leave returns the sets that are Up's to migrate, of those that were named. Where none was, they are the default ones,
+// and what the database has of the others, be it tables to adopt. What another tool has applied is left to it:
+// completely applied it is nothing to do, and else refused.
+func leave(ctx context.Context, conn *pgx.Conn, named []string) (sets []string, notes []string, err error) {
+	sets, err = migration.Order(named)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := observe(ctx, conn)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(named) == 0 {
+		if sets, err = had(ctx, conn, all); err != nil {
+			return nil, nil, err
+		}
+	}
+	var mine []string
+	for _, s := range all {
+		switch {
+		case !slices.Contains(sets, s.Set):
+		case owned(s) && len(s.Pending) == 0:
+			notes = append(notes, fmt.Sprintf("%s is up to date: %s has applied it", s.Set, s.By))
+		case owned(s):
+			return nil, nil, fmt.Errorf("%w: %s was applied by %s up to version %d and lacks %s: add "+
+				"what is new to its "+
+				"folder with `outbox migrate export` and apply it with %s; or, to have outbox migrate up do it from now on, "+
+				"run it with --take-over", ErrOwned, s.Set, s.By, s.Current, strings.Join(s.Pending, ", "), s.By)
+		case !owned(all[0]) || s.Current > 0 || s.Dirty: // all[0] is core, on which the others stand
+			mine = append(mine, s.Set)
+		case len(named) > 0:
+			return nil, nil, fmt.Errorf("%w: %s stands on core, which %s has applied: add it to that folder with "+
+				"`outbox migrate export --set core,%s` and apply it with %s",
+				ErrOwned, s.Set, all[0].By, s.Set, all[0].By)
+		}
+	}
+	return mine, notes, nil
+}
+
+// had returns the default sets, and those of the others that a database has.
+func had(ctx context.Context, conn *pgx.Conn, all []migration.SetStatus) (sets []string, err error) {
+	for _, s := range migration.Unasked(slices.Clone(all), nil) {
+		sets = append(sets, s.Set)
+	}
+	for _, set := range migration.Sets {
+		if slices.Contains(sets, set) {
+			continue
+		}
+		there, err := survey(ctx, conn, []string{set})
+		if err != nil {
+			return nil, err
+		}
+		if len(there.plan.Tables) > 0 || len(there.plan.Problems) > 0 {
+			sets = append(sets, set)
+		}
+	}
+	return sets, nil
 }
 
 // refuse returns the plan's problems as an error.
@@ -54,29 +119,14 @@ func (a *adoption) refuse() error {
 // and plans. It reads only.
 func survey(ctx context.Context, conn *pgx.Conn, sets []string) (*adoption, error) {
 	a := &adoption{conn: conn, recorded: map[string]map[string]bool{}}
-	if err := conn.QueryRow(ctx, templated("schema", nil)).Scan(&a.schema); err != nil {
+	if err := conn.QueryRow(ctx, statement("schema", nil)).Scan(&a.schema); err != nil {
 		return nil, fmt.Errorf("find the schema to make tables in (search_path): %w", err)
 	}
-	all, err := origins(sets)
-	if err != nil {
-		return nil, err
+	open, states, err := unapplied(ctx, conn, sets)
+	if err != nil || len(open) == 0 {
+		return a, err
 	}
-	states := map[string]migration.SetStatus{}
-	for _, set := range sets {
-		if states[set], err = status(ctx, conn, set); err != nil {
-			return nil, err
-		}
-	}
-	var open []origin
-	var names []string
-	for _, o := range all {
-		if o.version > applied(states[o.set]) {
-			open, names = append(open, o), append(names, o.table)
-		}
-	}
-	if len(open) == 0 {
-		return a, nil
-	}
+	names := namesOf(open, func(o origin) string { return o.table })
 	shapes, err := readShapes(ctx, conn, a.schema, names)
 	if err != nil {
 		return nil, err
@@ -103,6 +153,24 @@ func survey(ctx context.Context, conn *pgx.Conn, sets []string) (*adoption, erro
 	return a, a.considerAll(ctx, sets, open, shapes, states)
 }
 
+// unapplied are the tables whose files have not been applied, and what is recorded of the sets.
+func unapplied(
+	ctx context.Context, conn *pgx.Conn, sets []string,
+) (open []origin, states map[string]migration.SetStatus, err error) {
+	states = map[string]migration.SetStatus{}
+	for _, set := range sets {
+		if states[set], err = status(ctx, conn, set); err != nil {
+			return nil, nil, err
+		}
+		for _, o := range origins([]string{set}) {
+			if o.version > applied(states[set]) {
+				open = append(open, o)
+			}
+		}
+	}
+	return open, states, nil
+}
+
 // noteFunctions says which functions stay that are there already.
 func (a *adoption) noteFunctions(ctx context.Context, table string) error {
 	functions, err := a.functionsOf(ctx, table)
@@ -120,12 +188,13 @@ func (a *adoption) considerAll(
 		return err
 	}
 	var database bool
-	if err := a.conn.QueryRow(ctx, templated("may_create", nil)).Scan(&database); err != nil {
+	if err := a.conn.QueryRow(ctx, statement("may_create", nil)).Scan(&database); err != nil {
 		return err
 	}
 	if !database {
 		a.problem(
-			"the role may not create a schema, which up needs for a moment to compare tables with what its files make " +
+			"the role may not create a schema, which up needs for a moment to compare tables with " +
+				"what its files make " +
 				"(it is rolled back): GRANT CREATE ON DATABASE … TO the role that migrates",
 		)
 		return nil
@@ -143,37 +212,19 @@ func (a *adoption) considerAll(
 	return nil
 }
 
-// applied is the newest version of which nothing can be missing. That of a dirty mark may not have run.
-func applied(s migration.SetStatus) (version uint) {
-	if !s.Dirty {
-		return s.Current
-	}
-	for _, candidate := range embedded.List(s.Set) {
-		if candidate.Version < s.Current {
-			version = candidate.Version
-		}
-	}
-	return version
-}
-
 func (a *adoption) readRecord(ctx context.Context) error {
 	var exists bool
-	if err := a.conn.QueryRow(ctx, templated("recorded_any", nil)).Scan(&exists); err != nil || !exists {
-		return err
-	}
-	rows, err := a.conn.Query(ctx, templated("recorded", nil))
-	if err != nil {
+	if err := a.conn.QueryRow(ctx, statement("recorded_any", nil)).Scan(&exists); err != nil || !exists {
 		return err
 	}
 	var table, object string
-	_, err = pgx.ForEachRow(rows, []any{&table, &object}, func() error {
+	return each(ctx, a.conn, "recorded", nil, []any{&table, &object}, func() error {
 		if a.recorded[table] == nil {
 			a.recorded[table] = map[string]bool{}
 		}
 		a.recorded[table][object] = true
 		return nil
 	})
-	return err
 }
 
 // noteTriggers names what filling rows will fire, with the rights of the table's owner.
@@ -181,47 +232,30 @@ func (a *adoption) noteTriggers(ctx context.Context, w *work) error {
 	if len(w.fills) == 0 {
 		return nil
 	}
-	rows, err := a.conn.Query(ctx, templated("triggers", nil), quote(w.now))
-	if err != nil {
-		return err
-	}
 	var name, owner string
-	_, err = pgx.ForEachRow(rows, []any{&name, &owner}, func() error {
+	return each(ctx, a.conn, "triggers", []any{quote(w.now)}, []any{&name, &owner}, func() error {
 		if name != logTrigger {
-			a.note("filling %s fires its trigger %s, whose function is %s's, with the rights of the table's owner", w.now, name,
+			a.note("filling %s fires its trigger %s, whose function is %s's, with the rights of the "+
+				"table's owner", w.now, name,
 				owner)
 		}
 		return nil
 	})
-	return err
 }
 
 // consider decides what becomes of one table.
 func (a *adoption) consider(ctx context.Context, o origin, have *shape, dirty bool) (err error) {
-	w := &work{origin: o, now: o.table, have: have, made: a.ref.made[o.table], whole: a.ref.whole[o.table],
-		wanted: a.ref.indexes[o.table], ours: a.recorded[o.table]}
+	w := &work{origin: o, now: o.table, have: have, whole: a.ref.tables[o.table], ours: a.recorded[o.table]}
 	if r := a.renamed(o.table); r != nil {
 		w.now = r.from
 	}
-	if have.Kind != "r" || have.Inherits {
-		a.problem("%s is not an ordinary table (a view, partitioned, inherited or foreign), and up needs one of that name: "+
-			"rename it", w.now)
+	if !a.takes(w, dirty) {
 		return nil
 	}
-	complete := !have.lacks(w.made)
-	switch {
-	case len(w.ours) > 0:
-	case complete && (dirty || !slices.Contains(adoptable, o.table)):
-		return nil // its file made it, and died before it was recorded; or ran by hand
-	case !slices.Contains(adoptable, o.table):
-		a.problem("a table %s exists that is not Outbox's, which keeps its own things under that name: rename it", o.table)
-		return nil
-	}
-	if w.functions, err = a.functionsOf(ctx, o.table); err != nil {
-		return err
-	}
-	if len(w.ours) > 0 && !w.ours["kept function "+functionOf[o.table]] {
-		w.functions = nil // made since
+	if len(w.ours) == 0 || w.ours["kept function "+functionOf[w.table]] { // else made since
+		if w.functions, err = a.functionsOf(ctx, o.table); err != nil {
+			return err
+		}
 	}
 	w.compare()
 	if err := a.noteTriggers(ctx, w); err != nil {
@@ -247,6 +281,26 @@ func (a *adoption) consider(ctx context.Context, o origin, have *shape, dirty bo
 	a.plan.Tables = append(a.plan.Tables, planned)
 	a.mentionRetention(o.table)
 	return nil
+}
+
+// takes tells whether a table is one to adopt, and reports why it cannot be.
+func (a *adoption) takes(w *work, dirty bool) bool {
+	known := slices.Contains(adoptable, w.table)
+	switch {
+	case w.have.Kind != "r" || w.have.Inherits:
+		a.problem("%s is not an ordinary table (a view, partitioned, inherited or foreign), and up "+
+			"needs one of that name: "+
+			"rename it", w.now)
+		return false
+	case len(w.ours) > 0:
+		return true
+	case !w.have.lacks(w.whole) && (dirty || !known):
+		return false // its file made it, and died before it was recorded; or ran by hand
+	case !known:
+		a.problem("a table %s exists that is not Outbox's, which keeps its own things under that "+
+			"name: rename it", w.table)
+	}
+	return known
 }
 
 // check reports why a table cannot be adopted.
@@ -306,22 +360,21 @@ func (a *adoption) checkColumns(w *work) {
 		ours := w.ours["column "+want.Name]
 		switch {
 		case have == nil && want.NotNull && want.Default == "" && want.Identity == "" && fillable[w.table] != want.Name:
-			a.problem("%s has no column %s, which must not be NULL and which nobody but you can fill: add it (%s), fill it, "+
+			a.problem("%s has no column %s, which must not be NULL and which nobody but you can "+
+				"fill: add it (%s), fill it, "+
 				"and SET NOT NULL",
 				w.now, want.Name, want.Type)
 		case have == nil:
 		case !have.fits(want):
 			a.problem("column %s of %s is %s, and must be %s", want.Name, w.now, have.Type, want.Type)
 		case !ours && want.NotNull && !have.NotNull:
-			a.problem("column %s of %s may be NULL, and must not: fill it (SELECT count(*) FROM %s WHERE %s IS NULL), then "+
+			a.problem("column %s of %s may be NULL, and must not: fill it (SELECT count(*) FROM %s "+
+				"WHERE %s IS NULL), then "+
 				"ALTER TABLE %s ALTER COLUMN %s SET NOT NULL", want.Name, w.now, w.now, want.Name, w.now, want.Name)
-		case !ours && w.made.column(want.Name) == nil && w.have.lacks(w.whole):
-			a.problem("%s has a column %s of its own, which a later file brings and takes away again: rename it", w.now,
-				want.Name)
 		}
 	}
 	a.checkOthers(w)
-	for _, k := range w.made.Constraints {
+	for _, k := range w.whole.Constraints {
 		if k.Kind == "p" && !w.have.has(k) {
 			a.problem("%s has no primary key (%s): add one", w.now, strings.Join(k.Columns, ", "))
 		}
@@ -335,12 +388,15 @@ func (a *adoption) checkOthers(w *work) {
 		return
 	}
 	for _, c := range w.have.Columns {
-		filled := !c.NotNull || c.Default != "" || c.Identity != "" || c.Generated != "" || slices.Contains(columns, c.Name)
+		filled := !c.NotNull || c.Default != "" || c.Identity != "" || c.Generated != "" ||
+			slices.Contains(columns, c.Name)
 		if whole := w.whole.column(c.Name); filled || whole != nil && whole.Default != "" {
 			continue
 		}
-		a.problem("column %s of %s must not be NULL and has no default, and Outbox, which writes rows of its own there, "+
-			"does not fill it: ALTER TABLE %s ALTER COLUMN %s DROP NOT NULL, or give it a default", c.Name, w.now, w.now, c.Name)
+		a.problem("column %s of %s must not be NULL and has no default, and Outbox, which writes "+
+			"rows of its own there, "+
+			"does not fill it: ALTER TABLE %s ALTER COLUMN %s DROP NOT NULL, or give it a default",
+			c.Name, w.now, w.now, c.Name)
 	}
 }
 
@@ -349,11 +405,7 @@ func (a *adoption) functionsOf(ctx context.Context, table string) ([]string, err
 	if functionOf[table] == "" {
 		return nil, nil
 	}
-	rows, err := a.conn.Query(ctx, templated("functions_of", nil), a.schema, functionOf[table])
-	if err != nil {
-		return nil, fmt.Errorf("read the catalog: %w", err)
-	}
-	functions, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	functions, err := texts(ctx, a.conn, "functions_of", a.schema, functionOf[table])
 	if err != nil {
 		return nil, fmt.Errorf("read the catalog: %w", err)
 	}
@@ -371,7 +423,8 @@ func (a *adoption) steps(w *work) (steps []string) {
 		say("rename it, its type and its columns to crawl's names, and leave an updatable view %s of its names", w.now)
 	}
 	if len(w.columns) > 0 {
-		say("add %s (no row is rewritten)", strings.Join(namesOf(w.columns, func(c column) string { return c.Name }), ", "))
+		names := namesOf(w.columns, func(c column) string { return c.Name })
+		say("add %s (no row is rewritten)", strings.Join(names, ", "))
 	}
 	for _, c := range w.defaults {
 		say("give %s the default %s", c.Name, c.Default)
@@ -382,7 +435,8 @@ func (a *adoption) steps(w *work) (steps []string) {
 	for _, c := range w.fills {
 		switch {
 		case w.table == "crawl_events" && c.Name == "seq":
-			say("number the rows of each run from 1 in the order of id, %d a commit, and let the trigger %s number new ones",
+			say("number the rows of each run from 1 in the order of id, %d a commit, and let the "+
+				"trigger %s number new ones",
 				fillBatch, logTrigger)
 		case c.Identity != "" && w.have.column("created_at") != nil:
 			say("number the rows in %s in the order of created_at and id, %d a commit, below all new ones", c.Name, fillBatch)
@@ -400,11 +454,4 @@ func (a *adoption) steps(w *work) (steps []string) {
 		say("build, concurrently, %s", strings.Join(namesOf(builds, func(i index) string { return i.Name }), ", "))
 	}
 	return steps
-}
-
-func namesOf[T any](all []T, name func(T) string) (names []string) {
-	for _, one := range all {
-		names = append(names, name(one))
-	}
-	return names
 }

@@ -31,20 +31,12 @@ var samples = map[string][]string{
 // checkNames looks whether what is to be made has a name that something else in the schema has.
 func (a *adoption) checkNames(ctx context.Context, w *work) error {
 	var names []string
-	for _, i := range w.wanted {
-		have := w.have.index(i.Name)
-		switch {
-		case have == nil:
+	for _, i := range w.whole.Indexes {
+		if w.have.index(i.Name) == nil {
 			names = append(names, i.Name)
-		case !i.Constraint && !w.ours["index "+i.Name] && w.made.index(i.Name) == nil && w.have.lacks(w.whole):
-			a.problem("%s has an index %s of its own, which a later file brings and takes away again: rename it", w.now, i.Name)
 		}
 	}
-	rows, err := a.conn.Query(ctx, templated("taken", nil), a.schema, names)
-	if err != nil {
-		return err
-	}
-	taken, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	taken, err := texts(ctx, a.conn, "taken", a.schema, names)
 	for _, name := range taken {
 		a.problem("the name %s, which an index of %s needs, is taken by something else in schema %s: rename that", name,
 			w.now, a.schema)
@@ -71,7 +63,8 @@ func (a *adoption) checkRows(ctx context.Context, w *work) error {
 			continue
 		}
 		if err := a.count(ctx, fmt.Sprintf("SELECT count(*) FROM %s t WHERE %s", table, condition),
-			"%d rows of %s break the constraint %s (%s) that up adds: correct them first. They are: SELECT * FROM %s t WHERE %s",
+			"%d rows of %s break the constraint %s (%s) that up adds: correct them first. They are: "+
+				"SELECT * FROM %s t WHERE %s",
 			w.now, k.Name, k.Definition, table, condition); err != nil {
 			return err
 		}
@@ -140,7 +133,8 @@ func (a *adoption) count(ctx context.Context, query, format string, args ...any)
 func (a *adoption) checkCheck(ctx context.Context, w *work, k constraint) error {
 	for _, sample := range samples[w.table] {
 		var refused bool
-		err := a.conn.QueryRow(ctx, fmt.Sprintf("SELECT (%s) IS FALSE FROM jsonb_populate_record(NULL::%s, $1::jsonb) %s",
+		err := a.conn.QueryRow(ctx, fmt.Sprintf("SELECT (%s) IS FALSE FROM "+
+			"jsonb_populate_record(NULL::%s, $1::jsonb) %s",
 			k.Expression, quote(w.now), quote(w.now)), sample).Scan(&refused)
 		var server *pgconn.PgError
 		switch {
@@ -150,11 +144,13 @@ func (a *adoption) checkCheck(ctx context.Context, w *work, k constraint) error 
 			return err
 		case refused && ofJobs(w, k):
 			w.replaced = append(w.replaced, k)
-			a.note("the check %s of %s, which lists the reasons of jobs, is replaced by job_dlq_error_reason_check, which has "+
+			a.note("the check %s of %s, which lists the reasons of jobs, is replaced by "+
+				"job_dlq_error_reason_check, which has "+
 				"them and those of events", k.Name, w.now)
 			return nil
 		case refused:
-			a.problem("the check %s of %s (%s) refuses what Outbox writes there (%s): drop it; up adds its own where it has one",
+			a.problem("the check %s of %s (%s) refuses what Outbox writes there (%s): drop it; up "+
+				"adds its own where it has one",
 				k.Name, w.now, k.Definition, sample)
 			return nil
 		}
@@ -186,7 +182,8 @@ func ofJobs(w *work, k constraint) bool {
 // checkSizes looks whether the table's columns hold what Outbox writes.
 func (a *adoption) checkSizes(ctx context.Context, w *work) error {
 	for _, sample := range samples[w.table] {
-		_, err := a.conn.Exec(ctx, fmt.Sprintf("SELECT jsonb_populate_record(NULL::%s, $1::jsonb)", quote(w.now)), sample)
+		ask := fmt.Sprintf("SELECT jsonb_populate_record(NULL::%s, $1::jsonb)", quote(w.now))
+		_, err := a.conn.Exec(ctx, ask, sample)
 		var server *pgconn.PgError
 		if errors.As(err, &server) {
 			a.problem("%s cannot hold what Outbox writes there (%s): %s", w.now, sample, server.Message)
@@ -209,13 +206,11 @@ func (a *adoption) checkWriters(ctx context.Context, w *work) error {
 	if r := a.renamed(runs); r != nil {
 		runs = r.from
 	}
-	rows, err := a.conn.Query(ctx, templated("writers", nil), a.schema, w.now, runs, w.table == "crawl_events")
-	if err != nil {
-		return err
-	}
 	var role, grants string
-	_, err = pgx.ForEachRow(rows, []any{&role, &grants}, func() error {
-		a.problem("role %s inserts into %s, for which a trigger will read the row's run with the role's own rights: %s", role,
+	asked := []any{a.schema, w.now, runs, w.table == "crawl_events"}
+	err := each(ctx, a.conn, "writers", asked, []any{&role, &grants}, func() error {
+		a.problem("role %s inserts into %s, for which a trigger will read the row's run with the "+
+			"role's own rights: %s", role,
 			w.now, grants)
 		return nil
 	})
@@ -228,7 +223,7 @@ func (a *adoption) checkWriters(ctx context.Context, w *work) error {
 		run = "run_id"
 	}
 	if err := a.conn.QueryRow(ctx,
-		templated("late", struct{ Table, Run string }{quote(w.now), run})).Scan(&late); err != nil {
+		statement("late", struct{ Table, Run string }{quote(w.now), run})).Scan(&late); err != nil {
 		return err
 	}
 	if late > 0 {
@@ -257,7 +252,7 @@ func (a *adoption) mentionLegacy(ctx context.Context) error {
 func (a *adoption) checkCalls(ctx context.Context, w *work) (called bool, err error) {
 	err = pgx.BeginFunc(ctx, a.conn, func(tx pgx.Tx) error {
 		table := strings.ReplaceAll(quote(w.now), "'", "''")
-		_, err := tx.Exec(ctx, templated("as_owner", filling{Table: table}))
+		_, err := tx.Exec(ctx, statement("as_owner", filling{Table: table}))
 		return err
 	})
 	var server *pgconn.PgError

@@ -40,11 +40,11 @@ type bareColumn struct {
 // and said to be doubtful where a value contradicts it.
 func (a *adoption) findZone(ctx context.Context, asked string) error {
 	var recorded bool
-	if err := a.conn.QueryRow(ctx, templated("zone_recorded", nil)).Scan(&recorded); err != nil {
+	if err := a.conn.QueryRow(ctx, statement("zone_recorded", nil)).Scan(&recorded); err != nil {
 		return fmt.Errorf("look for the zone of times without one: %w", err)
 	}
 	if asked != "" {
-		err := a.conn.QueryRow(ctx, templated("zone_named", nil), asked).Scan(&a.zone)
+		err := a.conn.QueryRow(ctx, statement("zone_named", nil), asked).Scan(&a.zone)
 		if errors.Is(err, pgx.ErrNoRows) {
 			a.problem("the server knows no time zone %q: SELECT name FROM pg_timezone_names", asked)
 			return nil
@@ -61,12 +61,11 @@ func (a *adoption) findZone(ctx context.Context, asked string) error {
 	}
 	candidates := []zoneCandidate{{name: a.zone}}
 	if asked == "" {
-		rows, err := a.conn.Query(ctx, templated("zone_candidates", nil))
-		if err != nil {
-			return fmt.Errorf("read the zones of the database and its roles: %w", err)
-		}
-		candidates, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (c zoneCandidate, err error) {
-			return c, row.Scan(&c.name, &c.whose, &c.database)
+		candidates = nil
+		var z zoneCandidate
+		err := each(ctx, a.conn, "zone_candidates", nil, []any{&z.name, &z.whose, &z.database}, func() error {
+			candidates = append(candidates, z)
+			return nil
 		})
 		if err != nil {
 			return fmt.Errorf("read the zones of the database and its roles: %w", err)
@@ -80,18 +79,15 @@ func (a *adoption) findZone(ctx context.Context, asked string) error {
 }
 
 // bareColumns are those of the seeds' tables, under their own names and FR-005's.
-func (a *adoption) bareColumns(ctx context.Context) ([]*bareColumn, error) {
+func (a *adoption) bareColumns(ctx context.Context) (columns []*bareColumn, err error) {
 	tables := append([]string{"outbox"}, adoptable...)
 	for _, r := range a.renames {
 		tables = append(tables, r.from)
 	}
-	rows, err := a.conn.Query(ctx, templated("zone_columns", nil), a.schema, tables)
-	if err != nil {
-		return nil, fmt.Errorf("look for times without a zone: %w", err)
-	}
-	columns, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*bareColumn, error) {
-		c := new(bareColumn)
-		return c, row.Scan(&c.table, &c.column)
+	var c bareColumn
+	err = each(ctx, a.conn, "zone_columns", []any{a.schema, tables}, []any{&c.table, &c.column}, func() error {
+		columns = append(columns, &bareColumn{table: c.table, column: c.column})
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("look for times without a zone: %w", err)
@@ -109,7 +105,7 @@ func (a *adoption) compareZones(ctx context.Context, columns []*bareColumn, cand
 		if !slices.Contains(written, c.column) {
 			continue
 		}
-		ask := templated("zone_ages", struct{ Table, Column string }{quote(c.table), quote(c.column)})
+		ask := statement("zone_ages", struct{ Table, Column string }{quote(c.table), quote(c.column)})
 		if err := a.conn.QueryRow(ctx, ask, names).Scan(&c.ages); err != nil {
 			return fmt.Errorf("read the newest %s of %s: %w", c.column, c.table, err)
 		}
@@ -154,11 +150,13 @@ func (a *adoption) decideZone(columns []*bareColumn, candidates []zoneCandidate,
 			where, a.zone)
 	case len(possible) == 1:
 		a.zone = possible[0]
-		a.note("%s have no time zone and are taken to be in %s, which is the only one that their values and the settings "+
+		a.note("%s have no time zone and are taken to be in %s, which is the only one that their "+
+			"values and the settings "+
 			"of database and roles allow; --zone says otherwise", where, a.zone)
 	case !a.adopts(columns) || len(seen(columns, candidates)) == 0:
 		a.zone = databases(candidates)
-		a.note("%s have no time zone and are taken to be in %s, the database's, as nothing tells; if the application's "+
+		a.note("%s have no time zone and are taken to be in %s, the database's, as nothing tells; if "+
+			"the application's "+
 			"sessions are in another (SHOW timezone there), say it with --zone", where, a.zone)
 	default:
 		var ways []string
@@ -166,7 +164,8 @@ func (a *adoption) decideZone(columns []*bareColumn, candidates []zoneCandidate,
 			ways = append(ways, fmt.Sprintf("--zone %s (%s)", z.name, z.whose))
 		}
 		a.problem("%s have no time zone, and it is not known in which one the application writes them; in a wrong one "+
-			"retries and event times would be hours off. Run up with %s, or that of the application's sessions (SHOW timezone "+
+			"retries and event times would be hours off. Run up with %s, or that of the "+
+			"application's sessions (SHOW timezone "+
 			"there). What can be seen: %s", where, strings.Join(ways, " or "), seen(columns, candidates))
 	}
 }
@@ -213,7 +212,7 @@ func (a *adoption) recordZone(ctx context.Context) error {
 	if a.zone == "" {
 		return nil
 	}
-	_, err := a.conn.Exec(ctx, templated("zone_record",
+	_, err := a.conn.Exec(ctx, statement("zone_record",
 		struct{ Comment string }{literal("Times in columns without a zone are in " + a.zone)}))
 	if err != nil {
 		return fmt.Errorf("record the zone of times without one: %w", err)

@@ -32,7 +32,7 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-var files = sqlitetable.Files(sqlFiles)
+var files = sqlitetable.Files(sqlFiles, cold.Files)
 
 // File is a file that is open: a sqlite.DB.
 type File interface {

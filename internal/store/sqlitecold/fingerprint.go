@@ -22,7 +22,7 @@ var fingerprinting = driver.RegisterDeterministicScalarFunction("outbox_fingerpr
 		return fingerprint(text), nil
 	})
 
-// What is blanked, in this order, as internal/store/pgcold/sql/dlq_letters.sql says it: quoted text, UUIDs, hexadecimal
+// What is blanked, in this order, as internal/store/pgcold/sql/words.sql says it: quoted text, UUIDs, hexadecimal
 // of eight digits or more, and numbers, with a unit of time if there is one. A quote inside a word is an apostrophe.
 var (
 	quotedText  = regexp.MustCompile("\"[^\"]*\"|(^|[^\\pL\\pN_])'[^']*'|`[^`]*`")

@@ -5,11 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
-
-	"github.com/golang-migrate/migrate/v4"
-	"github.com/golang-migrate/migrate/v4/database"
-	"github.com/golang-migrate/migrate/v4/source/iofs"
+	"slices"
 
 	"github.com/outboxrelay/outbox/internal/store/migration"
 )
@@ -70,8 +68,8 @@ func up(ctx context.Context, conn *sql.Conn, set string) error {
 			return err
 		}
 		if len(core.Pending) > 0 {
-			return fmt.Errorf("set %s needs core at version %d, the file has %d: run `outbox migrate up --set core,%s`: %w", set,
-				core.Latest, core.Current, set, ErrCoreMissing)
+			return fmt.Errorf("set %s needs core at version %d, the file has %d: run `outbox migrate up --set core,%s`: %w",
+				set, core.Latest, core.Current, set, ErrCoreMissing)
 		}
 	}
 	before, err := status(ctx, conn, set)
@@ -82,14 +80,12 @@ func up(ctx context.Context, conn *sql.Conn, set string) error {
 		return fmt.Errorf("set %s is at version %d, this program knows %d: %w: use that one", set, before.Current,
 			before.Latest, ErrNewer)
 	}
-	return withMigrate(ctx, conn, set, func(m *migrate.Migrate) error {
-		for _, name := range before.Pending {
-			if err := m.Steps(1); err != nil {
-				return fmt.Errorf("apply %s/%s: %w", set, name, cause(err))
-			}
+	for _, file := range embedded.List(set)[len(embedded.List(set))-len(before.Pending):] {
+		if err := run(ctx, conn, set, file.Name+".up.sql", file.Version); err != nil {
+			return fmt.Errorf("apply %s/%s: %w", set, file.Name, err)
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // Down takes the newest steps applied migrations of one set away, with the data in their tables, in one transaction;
@@ -123,38 +119,51 @@ func down(ctx context.Context, conn *sql.Conn, steps int, set string) error {
 				return err
 			}
 			if standing.Current > 0 {
-				return fmt.Errorf("%w: set %s stands on it: run `outbox migrate down --set %s --all` first", ErrCoreNeeded, other,
-					other)
+				return fmt.Errorf("%w: set %s stands on it: run `outbox migrate down --set %s --all` first",
+					ErrCoreNeeded, other, other)
 			}
 		}
 	}
-	applied := embedded.List(set)
-	for len(applied) > 0 && applied[len(applied)-1].Version > before.Current {
-		applied = applied[:len(applied)-1]
-	}
-	return withMigrate(ctx, conn, set, func(m *migrate.Migrate) error {
-		for i := len(applied) - 1; i >= 0 && steps > 0; i, steps = i-1, steps-1 {
-			if err := m.Steps(-1); err != nil {
-				return fmt.Errorf("take %s/%s away: %w", set, applied[i].Name, cause(err))
-			}
+	list := embedded.List(set)
+	for i, file := range slices.Backward(list) {
+		if steps <= 0 {
+			break
 		}
-		return nil
-	})
+		if file.Version > before.Current {
+			continue
+		}
+		var left uint
+		if i > 0 {
+			left = list[i-1].Version
+		}
+		if err := run(ctx, conn, set, file.Name+".down.sql", left); err != nil {
+			return fmt.Errorf("take %s/%s away: %w", set, file.Name, err)
+		}
+		steps--
+	}
+	return nil
 }
 
-// withMigrate runs change with golang-migrate on one set, in the transaction of conn.
-func withMigrate(ctx context.Context, conn *sql.Conn, set string, change func(*migrate.Migrate) error) error {
-	src, err := iofs.New(files, set)
+// run runs a file of a set and records the version that the set then has, as golang-migrate would: no row is none.
+func run(ctx context.Context, conn *sql.Conn, set, file string, version uint) error {
+	text, err := fs.ReadFile(files, set+"/"+file)
 	if err != nil {
-		return fmt.Errorf("read set %s: %w", set, err)
+		return err
 	}
-	m, err := migrate.NewWithInstance("iofs", src, "sqlite", driver{ctx, conn, migration.VersionTable(set)})
-	if err != nil {
-		return errors.Join(fmt.Errorf("open set %s: %w", set, err), src.Close())
+	if _, err := conn.ExecContext(ctx, string(text)); err != nil {
+		return err
 	}
-	err = change(m)
-	srcErr, dbErr := m.Close()
-	return errors.Join(err, srcErr, dbErr)
+	table := migration.VersionTable(set)
+	recording := "CREATE TABLE IF NOT EXISTS " + table + " (version INTEGER NOT NULL, dirty INTEGER " +
+		"NOT NULL) STRICT; " +
+		"DELETE FROM " + table
+	if version > 0 {
+		recording += fmt.Sprintf("; INSERT INTO %s (version, dirty) VALUES (%d, 0)", table, version)
+	}
+	if _, err := conn.ExecContext(ctx, recording); err != nil {
+		return fmt.Errorf("record the version: %w", err)
+	}
+	return nil
 }
 
 // inTx runs change in a transaction that has the file's write lock from its beginning.
@@ -178,19 +187,6 @@ func inTx(ctx context.Context, db *sql.DB, change func(*sql.Conn) error) error {
 		return fmt.Errorf("commit: %w", err)
 	}
 	return nil
-}
-
-// cause strips golang-migrate's wrapping, which quotes the whole SQL file, down to the driver's error.
-func cause(err error) error {
-	var byValue database.Error
-	var byPointer *database.Error
-	switch {
-	case errors.As(err, &byValue) && byValue.OrigErr != nil:
-		return byValue.OrigErr
-	case errors.As(err, &byPointer) && byPointer.OrigErr != nil:
-		return byPointer.OrigErr
-	}
-	return err
 }
 
 // Status reads the state of the default sets, and of the others that are applied or named, in their order. It changes
@@ -219,10 +215,17 @@ func statuses(ctx context.Context, conn *sql.Conn) (all []migration.SetStatus, e
 	return all, nil
 }
 
-func status(ctx context.Context, conn *sql.Conn, set string) (migration.SetStatus, error) {
-	version, dirty, err := driver{ctx, conn, migration.VersionTable(set)}.Version()
-	if err != nil {
-		return migration.SetStatus{}, fmt.Errorf("read version table %s: %w", migration.VersionTable(set), err)
+func status(ctx context.Context, conn *sql.Conn, set string) (s migration.SetStatus, err error) {
+	table := migration.VersionTable(set)
+	var known, dirty bool
+	var version int64
+	err = conn.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?",
+		table).Scan(&known)
+	if err == nil && known {
+		err = conn.QueryRowContext(ctx, "SELECT version, dirty FROM "+table).Scan(&version, &dirty)
+	}
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return s, fmt.Errorf("read version table %s: %w", table, err)
 	}
 	return embedded.Status(set, uint(max(version, 0)), dirty), nil
 }

@@ -144,7 +144,7 @@ func refusedByPolicy(w *world) int {
 	w.relay(nil)
 	w.arrive(100)
 	limit := w.untroubled()
-	w.exec(`ALTER TABLE outbox_events DISABLE TRIGGER outbox_events_refuse`) // as of a table without core/020
+	w.exec(`ALTER TABLE outbox_events DISABLE TRIGGER outbox_events_refuse`) // as of a table without that trigger
 	id := w.plain(stuckKey, map[string]string{"destination_topics": `'["fine", ""]'`})
 	w.exec(`ALTER TABLE outbox_events ENABLE TRIGGER outbox_events_refuse`)
 	w.dead++

@@ -6,11 +6,11 @@
 // events and crawl stand on core. The files are ordinary golang-migrate files in internal/store/pgmigrations, and
 // Encore reads the same format; nothing in them needs this package.
 //
-// Guaranteed: every file is one transaction and may run twice, so a process killed at any point leaves a schema that Up
-// completes. Any number of processes may call Up at once. No error carries the database URL.
+// Guaranteed: every file is one transaction with the record of its version, and may run twice. A process killed at any
+// point leaves a schema that Up completes. Any number of processes may call Up at once. No error carries the database
+// URL.
 //
-// Not guaranteed: that it works through a transaction pooler (the locks are session locks: connect directly), and that
-// a schema newer than this build is understood (it is left alone).
+// Not guaranteed: that a schema newer than this build is understood (it is left alone).
 package migrations
 
 import (
@@ -20,9 +20,8 @@ import (
 )
 
 // Up brings the sets (none: core and events, and what the database has of the others) to the newest version that this
-// build has, core first. It is safe to call from many processes at once, and where there is nothing to do.
-// What a process left that died while migrating is repaired. Tables of ours that were there before are adopted; where
-// they cannot be, Up changes nothing and says why.
+// build has, core first. It is safe to call from many processes at once, and where there is nothing to do. Tables of
+// ours that were there before are adopted; where they cannot be, Up changes nothing and says why.
 //
 // What another migration tool has applied (outbox migrate export) is left to it: there is nothing to do, or an error
 // where it lacks something.

@@ -2,7 +2,7 @@
 
 -- Source: ADR-004 (seed 004, lines 9-50): the eighteen columns and five indexes, by the seed's names.
 -- All times are TIMESTAMPTZ: a bare TIMESTAMP means another instant for every session time zone.
--- Additive: the default of id (plain SQL may leave it out), the check on status, and the columns below the line.
+-- Additive: the default of id (plain SQL may leave it out), the check on status, the columns below the line, and the trigger.
 
 CREATE TABLE IF NOT EXISTS outbox_events (
     id                 UUID PRIMARY KEY DEFAULT outbox_uuidv7(),
@@ -23,8 +23,10 @@ CREATE TABLE IF NOT EXISTS outbox_events (
     metadata           JSONB,
 
     -- NEW -> SENT | FAILED | DEAD, FAILED -> SENT | FAILED | DEAD; DEAD -> NEW only by an operator's replay.
+    -- PostgreSQL reads and plans a check anew for each INSERT statement: IN would make it build an array of four varchars
+    -- and convert it. CPU of an event's INSERT, 16 writers, median of 200 rounds: 44.4 us with IN, 37.8 so, 34.6 without.
     status             VARCHAR(10)  NOT NULL DEFAULT 'NEW'
-                       CONSTRAINT outbox_events_status_check CHECK (status IN ('NEW', 'SENT', 'FAILED', 'DEAD')),
+                       CONSTRAINT outbox_events_status_check CHECK (status::text = ANY ('{NEW,SENT,FAILED,DEAD}'::text[])),
     retry_count        INT          NOT NULL DEFAULT 0,
     next_retry_at      TIMESTAMPTZ,
     error_message      TEXT,
@@ -59,12 +61,54 @@ CREATE TABLE IF NOT EXISTS outbox_events (
 CREATE INDEX IF NOT EXISTS outbox_events_undelivered ON outbox_events (position) WHERE status IN ('NEW', 'FAILED');
 -- The rows whose retry is not due (next_retry_at > now()); their keys wait with them. Nearly always empty.
 CREATE INDEX IF NOT EXISTS outbox_events_waiting ON outbox_events (next_retry_at) WHERE next_retry_at IS NOT NULL;
+-- Each tenant's undelivered rows in their order, so that a claim can be shared among the tenants and one's flood does
+-- not hold back another's trickle. COLLATE "C", because only equality and some order matter.
+-- It is paid at the INSERT only: a delivered row is in no index of undelivered ones. Measured, PostgreSQL's CPU with and without it: 107 and 104 us a transaction
+-- of one business INSERT and one event, 11.8 and 10.5 us an event in calls of 100 (12.6 with the collation en), nothing that shows in the
+-- delivery. Who has one tenant may DROP INDEX outbox_events_tenants: a relay looks for it at its start and goes by age alone without it.
+CREATE INDEX IF NOT EXISTS outbox_events_tenants ON outbox_events (tenant_id COLLATE "C", position) WHERE status IN ('NEW', 'FAILED');
 
 -- The seed's five, as the seed writes them: its queries by aggregate, topic, tenant and time are served on delivered rows too. Each is paid for at
--- the INSERT and again at the settle (status changes, so the update cannot be heap-only): docs/operations.md#indexes has the figures, and
+-- the INSERT and again at the settle (status changes, so the update cannot be heap-only): docs/operations/scaling.md#indexes has the figures, and
 -- `outbox migrate indexes lean` makes them ones that hold failed rows only.
 CREATE INDEX IF NOT EXISTS idx_outbox_status        ON outbox_events (status, next_retry_at);
 CREATE INDEX IF NOT EXISTS idx_outbox_tenant_status ON outbox_events (tenant_id, status);
 CREATE INDEX IF NOT EXISTS idx_outbox_created       ON outbox_events (created_at);
 CREATE INDEX IF NOT EXISTS idx_outbox_aggregate     ON outbox_events (aggregate_type, aggregate_id);
 CREATE INDEX IF NOT EXISTS idx_outbox_topic         ON outbox_events (event_topic);
+
+-- An INSERT is told at once what the relay would make a dead letter of, or what would arrive as
+-- something else than it says. A trigger and no CHECK: a CHECK that is NOT VALID is asked at each UPDATE too, so a row
+-- from before could neither be settled nor become a dead letter. It costs less as well, since PostgreSQL plans checks
+-- anew for each INSERT statement: 2.3 us of CPU an event, four checks 4.5 (one-row transactions, 17 us without;
+-- docs/guide/producers.md). The Go writer refuses all of it before. Names are written out, so that nobody's operator or
+-- function is called.
+CREATE OR REPLACE FUNCTION outbox_events_refuse() RETURNS trigger LANGUAGE plpgsql AS $fn$
+DECLARE
+    rule    text;
+    problem text;
+BEGIN
+    IF NEW.event_topic::pg_catalog.text OPERATOR(pg_catalog.=) '' THEN
+        rule    := 'topic_not_empty';
+        problem := 'event_topic is empty';
+    ELSIF NEW.tenant_id::pg_catalog.text OPERATOR(pg_catalog.=) '' THEN
+        rule    := 'tenant_not_empty';
+        problem := 'tenant_id is empty: leave it out for the tenant default';
+    ELSIF pg_catalog.jsonb_typeof(NEW.destination_topics::pg_catalog.jsonb) OPERATOR(pg_catalog.<>) ALL ('{array,"null"}')
+       OR NEW.destination_topics::pg_catalog.jsonb OPERATOR(pg_catalog.@?) 'strict $[*] ? (@.type() != "string" || @ == "")' THEN
+        rule    := 'destinations_are_texts';
+        problem := 'destination_topics is no array of texts, such as ["orders", "audit"]';
+    ELSIF pg_catalog.jsonb_typeof(NEW.metadata::pg_catalog.jsonb) OPERATOR(pg_catalog.<>) ALL ('{object,"null"}') THEN
+        rule    := 'metadata_is_object';
+        problem := 'metadata is no JSON object';
+    ELSE
+        RETURN NEW;
+    END IF;
+    -- By the trigger's name: the table may be a part of the log.
+    RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = problem,
+        CONSTRAINT = pg_catalog.replace(TG_NAME::pg_catalog.text, 'refuse', rule);
+END
+$fn$;
+
+DROP TRIGGER IF EXISTS outbox_events_refuse ON outbox_events;
+CREATE TRIGGER outbox_events_refuse BEFORE INSERT ON outbox_events FOR EACH ROW EXECUTE FUNCTION outbox_events_refuse();

@@ -2,8 +2,8 @@
 
 -- Source: plan 05-01 (seed 002, lines 61 and 81-83): one dead-letter table for jobs and events, told apart by
 -- source, with the error reasons scoped by it, and a purge function.
--- Additive: destination, outbox_table, event_key and generation (what a replay needs to put the event back where
--- it came from), discarded_at and discard_reason (an operator's decision not to replay).
+-- Additive: destination, outbox_table, event_key, generation, position and origin (what a replay needs to put the event
+-- back where it came from), discarded_at and discard_reason (an operator's decision not to replay).
 
 -- With row-level security, forced on the owner too. Once a transaction has used SET LOCAL the setting reads '' in the
 -- next one on that connection, not NULL, and ''::uuid is an error: hence nullif. No tenant: no rows.
@@ -32,6 +32,10 @@ BEGIN
             discarded_at    TIMESTAMPTZ,
             discard_reason  TEXT,
             generation      SMALLINT NOT NULL DEFAULT 0,
+            position        BIGINT,   -- within the letter's key, whose letters are replayed in the order of its events
+            -- The dead row without its payload, where it left its table (crawl_outbox): a replay inserts exactly this row
+            -- again, at its old position. NULL where the row is still there, and for jobs.
+            origin          JSONB,
 
             -- HandlerMissing is shared; every other reason belongs to one source.
             CONSTRAINT job_dlq_error_reason_check CHECK (
@@ -59,6 +63,14 @@ CREATE INDEX IF NOT EXISTS idx_job_dlq_request_id      ON job_dlq (request_id) W
 CREATE INDEX IF NOT EXISTS idx_job_dlq_error_history   ON job_dlq USING gin (error_history);
 CREATE INDEX IF NOT EXISTS idx_job_dlq_app_id          ON job_dlq (app_id);
 CREATE INDEX IF NOT EXISTS idx_job_dlq_user_id         ON job_dlq (user_id) WHERE user_id IS NOT NULL;
+
+-- A replay's pages: by table, in the order of positions, the letters of one event together. Jobs
+-- have no position. Letters wait to be replayed or discarded; afterwards they cost nothing here.
+CREATE INDEX IF NOT EXISTS job_dlq_replay ON job_dlq (coalesce(outbox_table, ''), coalesce(position, 0), original_job_id)
+    WHERE replayed_at IS NULL AND discarded_at IS NULL;
+-- A purge, in batches: without these each batch would read the whole table.
+CREATE INDEX IF NOT EXISTS job_dlq_replayed  ON job_dlq (replayed_at)  WHERE replayed_at IS NOT NULL;
+CREATE INDEX IF NOT EXISTS job_dlq_discarded ON job_dlq (discarded_at) WHERE discarded_at IS NOT NULL;
 
 -- Deletes letters replayed more than p_older_than_days ago, of every application; returns how many.
 -- Letters never replayed, discarded ones included, are kept.

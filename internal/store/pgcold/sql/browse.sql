@@ -50,6 +50,3 @@ SELECT {{template "browse_columns" .}}
          OR 'pending' = ANY ({{arg .Statuses}}::text[]) AND e.{{.DeliveredAt}} IS NULL AND e.{{.NextRetryAt}} IS NULL)
     {{- end -}}
 {{end}}
-
-{{- /* The application that a filter means: its namespace or its id; the dot is the parameter. */ -}}
-{{define "app_of"}}(SELECT a.id FROM apps a WHERE lower(a.namespace) = lower({{.}}::text) OR a.id::text = lower({{.}}::text)){{end}}

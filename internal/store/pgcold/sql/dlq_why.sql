@@ -7,7 +7,7 @@ SELECT l.id,
                    FROM {{.Table}} e WHERE e.{{.ID}} = l.original_job_id{{if .Owed}} AND e.{{.Position}} = l.position{{end}} LIMIT 1),
                 'its row is no longer in ' || {{.TableName}})
        {{- else -}}
-       CASE WHEN l.origin IS NULL THEN 'its row was not kept: it died before migration core 005'
+       CASE WHEN l.origin IS NULL THEN 'its row was not kept'
             ELSE coalesce((SELECT CASE WHEN e.{{.ID}} <> l.original_job_id THEN 'another event stands at its position in ' || {{.TableName}}
                                        WHEN e.{{template "undelivered" .}} THEN 'its row is in ' || {{.TableName}} || ' again and is being delivered; replay the letter again when that has ended'
                                        ELSE 'its row is in ' || {{.TableName}} || ' again and was delivered' END

@@ -1,3 +1,6 @@
+DROP TRIGGER IF EXISTS outbox_events_refuse ON outbox_events;
+DROP FUNCTION IF EXISTS outbox_events_refuse();
+
 -- A table that was there before is given back as it was (outbox_adopted), not dropped.
 DO $do$
 DECLARE

@@ -1,3 +1,7 @@
+-- Made by roles.sql. They compare the column that an adoption has added.
+DROP POLICY IF EXISTS crawl_events_gateway ON crawl_events;
+DROP POLICY IF EXISTS crawl_runs_gateway ON crawl_runs;
+
 -- A table that was there before is given back as it was (outbox_adopted), not dropped.
 DO $do$
 DECLARE

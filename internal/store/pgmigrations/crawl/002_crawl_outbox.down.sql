@@ -1,4 +1,9 @@
-DROP VIEW IF EXISTS run_outbox;
+DROP TRIGGER IF EXISTS crawl_outbox_tenant ON crawl_outbox;
+DROP FUNCTION IF EXISTS crawl_outbox_tenant();
+DROP VIEW IF EXISTS run_outbox, crawl_events_written;
+-- Made by roles.sql. It compares the column that an adoption has added.
+DROP POLICY IF EXISTS crawl_outbox_gateway ON crawl_outbox;
+
 -- A table that was there before is given back as it was (outbox_adopted), not dropped.
 DO $do$
 DECLARE

@@ -1,3 +1,6 @@
+DROP TRIGGER IF EXISTS event_outbox_refuse ON event_outbox;
+DROP FUNCTION IF EXISTS event_outbox_refuse();
+
 -- A table that was there before is given back as it was (outbox_adopted), not dropped. So is a function. One that was
 -- there without the table is told by its body, which is not that of the file.
 DO $do$

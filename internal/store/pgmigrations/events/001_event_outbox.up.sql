@@ -47,6 +47,8 @@ $do$;
 -- The claim: pending rows, oldest first; and the rows whose retry is not due.
 CREATE INDEX IF NOT EXISTS event_outbox_undelivered ON event_outbox (position) WHERE status = 'pending';
 CREATE INDEX IF NOT EXISTS event_outbox_waiting ON event_outbox (next_retry_at) WHERE next_retry_at IS NOT NULL;
+-- As outbox_events_tenants (core/002_outbox_events).
+CREATE INDEX IF NOT EXISTS event_outbox_tenants ON event_outbox (app_id, position) WHERE status = 'pending';
 
 CREATE INDEX IF NOT EXISTS idx_event_outbox_id_brin ON event_outbox USING brin (id);
 CREATE INDEX IF NOT EXISTS idx_event_outbox_pending ON event_outbox (status, id) INCLUDE (app_id, event_type) WHERE status = 'pending';
@@ -87,3 +89,17 @@ $fn$;
     END IF;
 END
 $do$;
+
+-- As outbox_events_refuse (core/002_outbox_events), for the one column of this table that the relay refuses.
+CREATE OR REPLACE FUNCTION event_outbox_refuse() RETURNS trigger LANGUAGE plpgsql AS $fn$
+BEGIN
+    IF NEW.event_type::pg_catalog.text OPERATOR(pg_catalog.=) '' THEN
+        RAISE EXCEPTION USING ERRCODE = 'check_violation', MESSAGE = 'event_type is empty',
+            CONSTRAINT = 'event_outbox_type_not_empty';
+    END IF;
+    RETURN NEW;
+END
+$fn$;
+
+DROP TRIGGER IF EXISTS event_outbox_refuse ON event_outbox;
+CREATE TRIGGER event_outbox_refuse BEFORE INSERT ON event_outbox FOR EACH ROW EXECUTE FUNCTION event_outbox_refuse();

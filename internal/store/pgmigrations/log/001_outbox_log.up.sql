@@ -1,4 +1,4 @@
--- Additive, in no seed: a log table, whose rows are only inserted (docs/adr/0035). Needs the set core (outbox_uuidv7, outbox_lanes,
+-- In no seed: a log table, whose rows are only inserted (docs/adr/0035). Needs the set core (outbox_uuidv7, outbox_lanes,
 -- outbox_deliveries, job_dlq). The columns are those of outbox_events without the ones of state.
 
 -- Which part the writers fill: this number modulo the number of parts. The relays raise it once the next part is empty.
@@ -57,3 +57,15 @@ CREATE TABLE IF NOT EXISTS outbox_log_positions (
     autovacuum_vacuum_scale_factor = 0.01,
     autovacuum_vacuum_threshold    = 1000
 );
+
+-- One row, which lasts as long as the server forgets nothing: a crash and the promotion of a standby empty the table,
+-- because it is unlogged. Both may take the last commits, whose positions and transactions are given out again. What a
+-- relay remembers of positions holds in one era only.
+CREATE UNLOGGED TABLE IF NOT EXISTS outbox_log_era (
+    one BOOLEAN PRIMARY KEY DEFAULT true CHECK (one),
+    era UUID    NOT NULL DEFAULT gen_random_uuid()
+);
+
+-- As on outbox_events (core/002_outbox_events), whose function it is.
+DROP TRIGGER IF EXISTS outbox_log_refuse ON outbox_log;
+CREATE TRIGGER outbox_log_refuse BEFORE INSERT ON outbox_log FOR EACH ROW EXECUTE FUNCTION outbox_events_refuse();

@@ -1,2 +1,2 @@
 -- migrate: where golang-migrate keeps a set's version.
-SELECT version, dirty FROM {table}
+SELECT version, dirty FROM {{.}}

@@ -1,2 +1,2 @@
 -- migrate: the version table of a set that is not there any more.
-DROP TABLE IF EXISTS {table}
+DROP TABLE IF EXISTS {{.}}

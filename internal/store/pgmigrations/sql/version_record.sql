@@ -1,2 +1,3 @@
--- migrate: records a set's version. $1 version, $2 whether a file is under way.
-INSERT INTO {table} (version, dirty) VALUES ($1, $2)
+-- migrate: records a set's version as golang-migrate does: no row is no version. Locks the table.
+TRUNCATE {{.Table}}{{if .Version}};
+INSERT INTO {{.Table}} (version, dirty) VALUES ({{.Version}}, false){{end}}

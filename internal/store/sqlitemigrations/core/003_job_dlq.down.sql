@@ -1,2 +1,1 @@
-DROP TABLE outbox_audit;
 DROP TABLE job_dlq;

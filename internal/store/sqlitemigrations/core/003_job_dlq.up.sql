@@ -1,4 +1,4 @@
--- Source: plan 05-01 (seed 002, lines 61 and 81-83), and what a replay needs: core/003_job_dlq and core/005_dead_letters of PostgreSQL, which say why.
+-- Source: plan 05-01 (seed 002, lines 61 and 81-83), and what a replay needs: core/003_job_dlq of PostgreSQL, which says why.
 -- There is no row-level security: whoever may read the file reads the letters of all tenants. The purge function is `outbox dlq purge`.
 
 CREATE TABLE job_dlq (
@@ -48,15 +48,3 @@ CREATE INDEX idx_job_dlq_user_id         ON job_dlq (user_id) WHERE user_id IS N
 CREATE INDEX job_dlq_replay    ON job_dlq (coalesce(outbox_table, ''), coalesce(position, 0), original_job_id) WHERE replayed_at IS NULL AND discarded_at IS NULL;
 CREATE INDEX job_dlq_replayed  ON job_dlq (replayed_at)  WHERE replayed_at IS NOT NULL;
 CREATE INDEX job_dlq_discarded ON job_dlq (discarded_at) WHERE discarded_at IS NOT NULL;
-
--- One row an operator's action, or a page of a long one, in the transaction of the action itself.
-CREATE TABLE outbox_audit (
-    id      TEXT PRIMARY KEY NOT NULL,
-    at      TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
-    actor   TEXT    NOT NULL,   -- who, as the command was told or found out; nobody proves it
-    action  TEXT    NOT NULL,   -- replay, discard, purge, …
-    letters INTEGER NOT NULL,   -- how many it changed
-    filter  TEXT CHECK (filter IS NULL OR json_valid(filter)),   -- how they were chosen
-    reason  TEXT,
-    detail  TEXT CHECK (detail IS NULL OR json_valid(detail))
-) STRICT;

@@ -28,9 +28,19 @@ CREATE INDEX crawl_outbox_undelivered ON crawl_outbox (id) WHERE published_at IS
 CREATE INDEX crawl_outbox_waiting ON crawl_outbox (next_retry_at) WHERE next_retry_at IS NOT NULL;
 CREATE INDEX crawl_outbox_tenants ON crawl_outbox (tenant_id, id) WHERE published_at IS NULL;
 
+-- A row of plain SQL takes the number and the id of its event in the log. SQLite does not say which transaction wrote a
+-- row, so the event is one of the last five seconds.
 CREATE TRIGGER crawl_outbox_tenant AFTER INSERT ON crawl_outbox WHEN NEW.seq IS NULL OR NEW.tenant_id = ''
 BEGIN
     UPDATE crawl_outbox SET tenant_id = coalesce((SELECT r.tenant_id FROM crawl_runs r WHERE r.id = NEW.crawl_id), '') WHERE id = NEW.id;
+    UPDATE crawl_outbox SET seq = logged.seq, event_id = logged.event_id
+      FROM (SELECT e.seq, e.event_id FROM crawl_events e
+             WHERE e.crawl_id = NEW.crawl_id AND e.event_type = NEW.event_type AND e.payload = NEW.payload
+               AND e.seq > (SELECT max(l.seq) FROM crawl_events l WHERE l.crawl_id = NEW.crawl_id) - 1000
+               AND e.created_at > strftime('%Y-%m-%dT%H:%M:%f000Z', 'now', '-5 seconds')
+               AND NOT EXISTS (SELECT 1 FROM crawl_outbox o WHERE o.crawl_id = NEW.crawl_id AND o.event_id = e.event_id)
+             ORDER BY e.seq LIMIT 1) logged
+     WHERE crawl_outbox.id = NEW.id AND NEW.seq IS NULL;
 END;
 
 -- FR-005's name. An INSTEAD OF trigger makes its UPDATE run word for word, as it does on PostgreSQL's view.
@@ -41,4 +51,10 @@ BEGIN
     UPDATE crawl_outbox
        SET crawl_id = NEW.run_id, event_type = NEW.event_type, payload = NEW.payload, created_at = NEW.created_at, published_at = NEW.published_at
      WHERE id = OLD.id;
+END;
+CREATE TRIGGER run_outbox_insert INSTEAD OF INSERT ON run_outbox
+BEGIN
+    INSERT INTO crawl_outbox (id, crawl_id, event_type, payload, created_at, published_at)
+    VALUES (NEW.id, NEW.run_id, NEW.event_type, NEW.payload,
+            coalesce(NEW.created_at, strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')), NEW.published_at);
 END;

@@ -31,3 +31,8 @@ CREATE INDEX event_outbox_tenants     ON event_outbox (app_id, position) WHERE s
 CREATE INDEX idx_event_outbox_pending ON event_outbox (status, id, app_id, event_type) WHERE status = 'pending';
 CREATE INDEX idx_event_outbox_failed  ON event_outbox (event_type, id DESC) WHERE status = 'failed';
 CREATE INDEX idx_event_outbox_app_id  ON event_outbox (app_id);
+
+CREATE TRIGGER event_outbox_refuse BEFORE INSERT ON event_outbox WHEN NEW.event_type = ''
+BEGIN
+    SELECT RAISE(ABORT, 'event_type is empty');
+END;

@@ -4,7 +4,7 @@
 -- Guarded as settle_delivered.sql: none is written for a row that somebody else has settled. Index: the position's.
 -- A payload that is no JSON, which only a mapped table can have, is kept as a JSON string, and bytes as their
 -- hexadecimal digits. A deleted row is kept in origin, each column as it was stored, for which dlq_kept
--- (dlq_letters.sql) is the other half: JSON has the classes of SQLite's values but for bytes, which are {"blob": "their
+-- (dlq_revive.sql) is the other half: JSON has the classes of SQLite's values but for bytes, which are {"blob": "their
 -- hexadecimal digits"}. The payload is null there if the letter knows it exactly (a text that is JSON), and false if
 -- there is none.
 INSERT INTO job_dlq (id, source, original_job_id, app_id, user_id, request_id, type, payload, error_reason, attempts, error_history, destination,

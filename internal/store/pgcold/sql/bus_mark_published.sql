@@ -1,6 +1,0 @@
--- bus: events that were delivered. Only pending ones change: neither end state is left again. Locks the
--- rows.
--- Index: idx_event_outbox_pending or the primary key.
-UPDATE event_outbox
-   SET status = 'published', published_at = now(), next_retry_at = NULL
- WHERE id = ANY ({{arg .IDs}}::uuid[]) AND status = 'pending'

@@ -1,8 +1,0 @@
--- dlq: the letter that a job has already. Locks nothing. Index: idx_job_dlq_original_job_id.
-{{template "dlq_known" .}}
-
-{{- define "dlq_known" -}}
-    SELECT l.id FROM job_dlq l
-     WHERE l.original_job_id = {{arg .ID}}::uuid AND l.source = {{arg .From}}::text AND l.outbox_table IS NULL AND l.attempts = {{arg .Attempts}}::int AND l.replayed_at IS NULL
-     LIMIT 1
-{{- end}}

@@ -1,6 +1,0 @@
--- dlq: letters with everything, by their ids or their events'. Locks nothing. Index: job_dlq's primary key and
--- idx_job_dlq_original_job_id.
-SELECT {{template "dlq_columns" .}}, l.error_history, l.payload
-  FROM job_dlq l
- WHERE (l.id = ANY ({{arg .IDs}}::uuid[]) OR l.original_job_id = ANY ({{arg .IDs}}::uuid[])){{template "dlq_tenant" .}}
- ORDER BY l.id DESC

@@ -1,0 +1,31 @@
+{{- /* What the statements of internal/store/cold say in PostgreSQL's words. */ -}}
+
+{{define "among"}}= ANY ({{.}}::uuid[]){{end}}
+{{define "like"}}LIKE {{.}}::text{{end}}
+{{define "text"}}{{.}}::text{{end}}
+{{define "column_text"}}e.{{.}}::text{{end}}
+{{define "number"}}{{.}}::int{{end}}
+{{define "uuid"}}{{.}}::uuid{{end}}
+{{define "uuid_of_text"}}{{.}}::text::uuid{{end}}
+{{define "at"}}{{.}}::timestamptz{{end}}
+{{define "now"}}now(){{end}}
+{{define "login"}}u.db_user{{end}}
+{{- /* The application that a filter means: its namespace or its id; the dot is the parameter. */ -}}
+{{define "app_of"}}(SELECT a.id FROM apps a WHERE lower(a.namespace) = lower({{.}}::text) OR a.id::text = lower({{.}}::text)){{end}}
+{{define "some_error_has"}}EXISTS (SELECT FROM jsonb_array_elements(l.error_history) h WHERE strpos(lower(h->>'error'), lower({{.}}::text)) > 0){{end}}
+{{define "last_error"}}coalesce(l.error_history->-1->>'error', ''){{end}}
+
+{{- /*
+Errors that differ only in what changes from one time to the next have one fingerprint. Blanked are, in this order:
+quoted text, UUIDs, hexadecimal of eight digits or more, and numbers, with a unit of time if there is one. A quote
+inside a word is an apostrophe.
+*/ -}}
+{{define "fingerprint" -}}
+    substr(encode(sha256(convert_to(
+        regexp_replace(regexp_replace(regexp_replace(regexp_replace(lower({{template "last_error"}}),
+            '"[^"]*"|(?<!\w)''[^'']*''|`[^`]*`', '?', 'g'),
+            '[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}', '?', 'g'),
+            '0x[0-9a-f]+|\y(?=[a-f]*[0-9])[0-9a-f]{8,}\y', '?', 'g'),
+            '([0-9]+([.][0-9]+)*((ns|us|µs|ms|s|m|h)(?![a-z]))?)+', '?', 'g'),
+        'UTF8')), 'hex'), 1, 12)
+{{- end}}

@@ -1,5 +1,0 @@
-ALTER TABLE outbox_lanes
-    DROP COLUMN IF EXISTS crashes,
-    DROP COLUMN IF EXISTS trial_size,
-    DROP COLUMN IF EXISTS trial_event;
-DROP TABLE IF EXISTS outbox_relays;

@@ -1,2 +1,0 @@
-DROP TABLE IF EXISTS outbox_tickets;
-DROP TABLE IF EXISTS outbox_tokens;

@@ -1,1 +1,0 @@
-ALTER TABLE outbox_audit DROP COLUMN IF EXISTS db_user;

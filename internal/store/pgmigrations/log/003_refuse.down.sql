@@ -1,1 +1,0 @@
-DROP TRIGGER IF EXISTS outbox_log_refuse ON outbox_log;

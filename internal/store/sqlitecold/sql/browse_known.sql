@@ -1,2 +1,0 @@
--- browse: which of these ids are in the table? Index: that of the id.
-SELECT e.{{.ID}} FROM {{.Table}} AS e WHERE e.{{.ID}} IN (SELECT value FROM json_each({{arg .IDs}}))

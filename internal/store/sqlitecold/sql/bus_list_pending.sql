@@ -1,7 +1,0 @@
--- bus: a page of pending events for a look at them, in the order of their row ids. Locks nothing. Index:
--- idx_event_outbox_pending.
-SELECT id, app_id, event_id, event_type, payload, coalesce(event_key, ''), status, published_at
-  FROM event_outbox
- WHERE status = 'pending' AND id > {{arg .After}}{{with .App}} AND app_id = {{arg .}}{{end}}
- ORDER BY id
- LIMIT {{arg .Limit}}

@@ -1,7 +1,0 @@
--- dlq: makes sure that the tenants of the letters that dlq_collect.sql writes have an application to point at. It
--- reads the table. (Of an INSERT from a SELECT, ON CONFLICT needs the WHERE, or it would be taken for a join's ON.)
-INSERT INTO apps (name, namespace)
-SELECT DISTINCT {{template "dead_tenant" .}}, {{template "dead_tenant" .}}
-  FROM {{.Table}} AS e
- WHERE {{template "dead_silent" .}}
-ON CONFLICT DO NOTHING

@@ -1,7 +1,0 @@
--- dlq: letters with everything, by their ids or their events'. Locks nothing. Index: job_dlq's primary key and
--- idx_job_dlq_original_job_id.
-SELECT {{template "dlq_columns" .}}, l.error_history, l.payload
-  FROM job_dlq l
- WHERE (l.id IN (SELECT value FROM json_each({{arg .IDs}})) OR l.original_job_id IN (SELECT value FROM json_each({{arg .IDs}})))
-       {{- with .F.Tenant}} AND l.app_id = {{template "app_of" (arg .)}}{{end}}
- ORDER BY l.id DESC

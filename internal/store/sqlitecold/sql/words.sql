@@ -1,0 +1,17 @@
+{{- /* What the statements of internal/store/cold say in SQLite's words. */ -}}
+
+{{define "among"}}IN (SELECT value FROM json_each({{.}})){{end}}
+{{define "like"}}GLOB {{.}}{{end}}
+{{define "text"}}{{.}}{{end}}
+{{define "column_text"}}e.{{.}}{{end}}
+{{define "number"}}{{.}}{{end}}
+{{define "uuid"}}{{.}}{{end}}
+{{define "uuid_of_text"}}lower({{.}}){{end}}
+{{define "at"}}{{.}}{{end}}
+{{define "now"}}{{arg .Now}}{{end}}
+{{define "login"}}NULL{{end}}
+{{define "some_error_has"}}EXISTS (SELECT 1 FROM json_each(l.error_history) h WHERE instr(lower(l.error_history ->> (h.fullkey || '.error')), lower({{.}})) > 0){{end}}
+{{define "last_error"}}coalesce(l.error_history ->> '$[#-1].error', ''){{end}}
+
+{{- /* fingerprint.go: SQLite has no regular expressions and no hash. */ -}}
+{{define "fingerprint"}}outbox_fingerprint({{template "last_error"}}){{end}}

@@ -1,2 +1,0 @@
-DROP TABLE outbox_relays;
-DROP TABLE outbox_lanes;

@@ -1,0 +1,4 @@
+DROP TABLE outbox_deliveries;
+DROP TABLE outbox_pauses;
+DROP TABLE outbox_relays;
+DROP TABLE outbox_lanes;

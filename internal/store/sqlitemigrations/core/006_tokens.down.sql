@@ -1,2 +1,0 @@
-DROP TABLE outbox_tickets;
-DROP TABLE outbox_tokens;

@@ -1,2 +1,0 @@
-ALTER TABLE outbox_relays DROP COLUMN health;
-ALTER TABLE outbox_relays DROP COLUMN health_since;

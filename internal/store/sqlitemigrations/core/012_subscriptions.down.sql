@@ -1,2 +1,0 @@
-ALTER TABLE outbox_endpoints DROP COLUMN topics;
-ALTER TABLE outbox_endpoints DROP COLUMN types;

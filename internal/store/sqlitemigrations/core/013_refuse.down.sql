@@ -1,1 +1,0 @@
-DROP TRIGGER IF EXISTS outbox_events_refuse;

@@ -1,1 +1,0 @@
-DROP TRIGGER run_outbox_insert;

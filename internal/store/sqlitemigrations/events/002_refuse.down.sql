@@ -1,1 +1,0 @@
-DROP TRIGGER IF EXISTS event_outbox_refuse;
