@@ -25,7 +25,7 @@ var layers = []layer{
 	{"internal/sink/late", 0, "what a relay and a sink say to each other beside outbox.Sink"},
 	{"internal/store/identifier", 0, "names in SQL; what has them, it does not know"},
 	{"internal/store/uuid7", 0, "when an id was drawn, whatever it is of"},
-	{"internal/sink/sinkurl", 0, "what a URL may show, for any driver, and for errors of stores"},
+	{"internal/sink/sinkurl", 2, "how a URL is read and shown, for any driver, and for errors of stores"},
 	{"internal/store/endpoint", 1, "how a database keeps endpoints; which sink has them, it does not know"},
 	{"internal/test/testenv", 0, "starts servers for anybody's tests, so it can know nobody"},
 	{"internal/arch", 0, "reads source, runs none"},

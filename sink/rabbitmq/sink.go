@@ -123,9 +123,6 @@ func New(connect func(ctx context.Context) (*amqp.Connection, error), cfg Config
 }
 
 func newSink(connect connector, cfg Config) *Sink {
-	if cfg.Envelope == nil {
-		cfg.Envelope = outbox.CloudEvent
-	}
 	return &Sink{connect: connect, cfg: cfg, turn: make(chan struct{}, 1)}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sink/redisscript"
+	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
@@ -57,7 +58,7 @@ func TestLargeEvent(t *testing.T) {
 			got := sink.Publish(ctx, batch)
 			// On a slow machine a server that is well may answer the sink's question too late. A relay then tries
 			// again, all in order.
-			for ctx.Err() == nil && slices.ContainsFunc(got, isUnavailable) {
+			for ctx.Err() == nil && slices.ContainsFunc(got, func(r outbox.Result) bool { return sinktest.Unavailable(r.Err) }) {
 				got = sink.Publish(ctx, batch)
 			}
 			sent := 0
@@ -82,11 +83,6 @@ func TestLargeEvent(t *testing.T) {
 	}
 }
 
-func isUnavailable(res outbox.Result) bool {
-	class, _ := outbox.Classify(res.Err)
-	return res.Err != nil && class == outbox.ClassUnavailable && !errors.Is(res.Err, outbox.ErrNotAttempted)
-}
-
 func wantBlamed(t *testing.T, res outbox.Result, says ...string) {
 	t.Helper()
 	class, _ := outbox.Classify(res.Err)
@@ -103,13 +99,13 @@ func wantBlamed(t *testing.T, res outbox.Result, says ...string) {
 func TestCallSizeIsLearned(t *testing.T) {
 	t.Parallel()
 	var refused atomic.Int64
-	proxy := startProxy(t, testenv.RedisServer(t).Addr(), func(total int, _ []byte) bool {
+	proxy := sinktest.NewProxy(t, testenv.RedisServer(t).Addr(), func(total int, _ []byte) bool {
 		if total > 1<<20 {
 			refused.Add(1)
 		}
 		return total <= 1<<20
 	})
-	sink := openURL(t, "redis://"+proxy.Addr().String(), Config{})
+	sink := openURL(t, "redis://"+proxy.Addr, Config{})
 	send := func() {
 		t.Helper()
 		var batch []outbox.Delivery
@@ -140,9 +136,9 @@ func TestPoisonIsFound(t *testing.T) {
 	server := testenv.RedisServer(t)
 	admin := connectAdmin(t, server)
 	sub := subscribe(t, admin, "c")
-	proxy := startProxy(t, server.Addr(),
+	proxy := sinktest.NewProxy(t, server.Addr(),
 		func(_ int, piece []byte) bool { return !bytes.Contains(piece, []byte("poison")) })
-	sink := openURL(t, "redis://"+proxy.Addr().String(), Config{})
+	sink := openURL(t, "redis://"+proxy.Addr, Config{})
 	var batch []outbox.Delivery
 	for i := range 1000 {
 		d := event(t, "c", i)
@@ -176,8 +172,8 @@ func TestFlakyConnection(t *testing.T) {
 	admin := connectAdmin(t, server)
 	sub := subscribe(t, admin, "c")
 	var cuts atomic.Int64
-	proxy := startProxy(t, server.Addr(), func(total int, _ []byte) bool { return total < 50_000 || cuts.Add(-1) < 0 })
-	sink := openURL(t, "redis://"+proxy.Addr().String(), Config{
+	proxy := sinktest.NewProxy(t, server.Addr(), func(total int, _ []byte) bool { return total < 50_000 || cuts.Add(-1) < 0 })
+	sink := openURL(t, "redis://"+proxy.Addr, Config{
 		Envelope: func(dst []byte, d *outbox.Delivery) []byte { return append(idEnvelope(dst, d), d.Payload...) },
 	})
 	cuts.Store(redisscript.MaxStrikes - 1)
@@ -196,14 +192,14 @@ func TestSlowEvent(t *testing.T) {
 	server := testenv.RedisServer(t)
 	var stuck atomic.Int64
 	done := make(chan struct{})
-	proxy := startProxy(t, server.Addr(), func(total int, _ []byte) bool {
+	proxy := sinktest.NewProxy(t, server.Addr(), func(total int, _ []byte) bool {
 		if total > 200_000 {
 			stuck.Add(1)
 			<-done
 		}
 		return true
 	})
-	sink := openURL(t, "redis://"+proxy.Addr().String(), Config{})
+	sink := openURL(t, "redis://"+proxy.Addr, Config{})
 	t.Cleanup(func() { close(done) })
 	slow := large(t, "c", 1, 8<<20)
 	for turn := 1; turn <= redisscript.MaxStrikes+1; turn++ {
@@ -250,7 +246,7 @@ func TestWindowsDiffer(t *testing.T) {
 			other := openURL(t, server.URL(), Config{Window: second})
 			batch := []outbox.Delivery{event(t, "c", 1), event(t, "c", 2)}
 			deliver(t, one, batch...)
-			t.Run(fmt.Sprint(first, " then ", second), func(t *testing.T) { wantCopies(t, other, batch) })
+			t.Run(fmt.Sprint(first, " then ", second), func(t *testing.T) { wantCopies(t, other, batch...) })
 		}
 	}
 	// Each set lives for as long as the longest window that uses it needs it.
@@ -311,6 +307,6 @@ func TestOrigin(t *testing.T) {
 	mine.Origin, other.Origin = 1, 2
 	batch := []outbox.Delivery{mine, other, unknown}
 	deliver(t, sink, batch...)
-	wantCopies(t, sink, batch)
+	wantCopies(t, sink, batch...)
 	sub.want("c", ids(batch...)...)
 }

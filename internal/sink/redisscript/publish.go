@@ -172,7 +172,7 @@ func interrupted(ctx context.Context) error {
 }
 
 func (s *Publisher) unavailable(err error) error {
-	return outbox.Unavailable(fmt.Errorf("run script on Redis: %w", s.password.Hide(err)))
+	return outbox.Unavailable(fmt.Errorf("run script on Redis: %w", s.hide(err)))
 }
 
 // answer gives deliveries that have no answer yet err.

@@ -83,7 +83,7 @@ func (p *publication) strike(ctx context.Context, f failure) {
 		p.blamed++
 		p.answer(f.deliveries,
 			fmt.Errorf("publish to %s %q: Redis answers, but not to this event (%d bytes of payload) sent alone: %w",
-				p.command.Target, d.Destination, len(d.Payload), p.password.Hide(f.err)))
+				p.command.Target, d.Destination, len(d.Payload), p.hide(f.err)))
 		p.failed.Hold(d.Record)
 		return
 	}

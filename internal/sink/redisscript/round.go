@@ -366,7 +366,7 @@ var errUnknownReply = errors.New("the reply is not what the script answers")
 // reserved refuses a destination that may name what is kept for the sinks of this Redis: a stream in the place of a set
 // would have the next event fail that needs the set, whoever wrote it.
 func (s *Publisher) reserved(destination string) error {
-	for _, kept := range []string{own, s.command.Prefix} {
+	for _, kept := range []string{own, s.prefix} {
 		if strings.HasPrefix(destination, kept) {
 			return outbox.Permanent(fmt.Errorf("publish to %s %q: names that begin with %q are kept for what the sinks "+
 				"remember", s.command.Target, destination, kept))
