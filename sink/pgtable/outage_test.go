@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sink/rounds"
 	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
@@ -137,15 +138,16 @@ func TestSlowTable(t *testing.T) {
 		}
 		return false
 	})
-	if attempts == 1 || sink.limit.get() >= 60 {
-		t.Errorf("done after %d attempts with transactions of %d rows: nothing was too slow", attempts, sink.limit.get())
+	if attempts == 1 || sink.limit.Get() >= 60 {
+		t.Errorf("done after %d attempts with transactions of %d rows: nothing was too slow", attempts, sink.limit.Get())
 	}
 	if got := received(t, admin, "inbox"); !slices.Equal(got, ids(batch...)) {
 		t.Errorf("%d rows, want all in order", len(got))
 	}
-	sink.limit.since = time.Now().Add(-2 * growAfter)
-	if before := sink.limit.rows; sink.limit.get() != 2*before {
-		t.Errorf("a minute later it is %d, want twice %d", sink.limit.rows, before)
+	before := sink.limit.Get()
+	sink.limit.Since = time.Now().Add(-2 * rounds.GrowAfter)
+	if after := sink.limit.Get(); after != 2*before {
+		t.Errorf("a minute later it is %d, want twice %d", after, before)
 	}
 }
 

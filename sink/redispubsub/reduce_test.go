@@ -13,6 +13,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sink/redisscript"
+	"github.com/outboxrelay/outbox/internal/sink/rounds"
 	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
@@ -115,7 +116,7 @@ func TestCallSizeIsLearned(t *testing.T) {
 		deliver(t, sink, batch...)
 	}
 	send()
-	learned := sink.Limits.CallBytes()
+	learned := sink.Bytes.Get()
 	if learned >= redisscript.MaxBytes || learned < 1<<18 {
 		t.Errorf("a call may have %d bytes, want what the server takes", learned)
 	}
@@ -124,8 +125,8 @@ func TestCallSizeIsLearned(t *testing.T) {
 	if again := refused.Load() - before; before == 0 || again != 0 {
 		t.Errorf("%d calls were refused, and %d the second time, want none", before, again)
 	}
-	sink.Limits.Since = time.Now().Add(-redisscript.GrowAfter)
-	if now := sink.Limits.CallBytes(); now != 2*learned {
+	sink.Bytes.Since = time.Now().Add(-rounds.GrowAfter)
+	if now := sink.Bytes.Get(); now != 2*learned {
 		t.Errorf("a minute later a call may have %d bytes, want twice %d", now, learned)
 	}
 	send()
@@ -157,7 +158,7 @@ func TestPoisonIsFound(t *testing.T) {
 	if arrived := len(sub.next("c")); arrived != 999 {
 		t.Errorf("%d messages arrived, want 999", arrived)
 	}
-	if limit := sink.Limits.CallBytes(); limit != redisscript.MaxBytes {
+	if limit := sink.Bytes.Get(); limit != redisscript.MaxBytes {
 		t.Errorf("calls are limited to %d bytes, but it was not for their size", limit)
 	}
 	// At its next attempt it is known.

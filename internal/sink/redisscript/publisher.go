@@ -29,6 +29,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sink/dedup"
+	"github.com/outboxrelay/outbox/internal/sink/rounds"
 	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
 )
 
@@ -96,8 +97,8 @@ const ShortestPeriod = 2 * time.Minute
 type Publisher struct {
 	// Arguments of every call, in milliseconds, boxed once. They are changed by nobody but tests, before the first call.
 	Window, Period any
-	// Limits is what is known of the server.
-	Limits Limits
+	// Bytes is how large a call may be.
+	Bytes rounds.Limit
 
 	client   redis.UniversalClient
 	command  Command
@@ -109,6 +110,7 @@ type Publisher struct {
 
 	// For use again; a sync.Pool lost them to every second collection (300 KB more a batch of 1000).
 	free     chan *round
+	strikes  strikes
 	inFlight sync.WaitGroup // round trips, of which Publish may have stopped waiting
 }
 
@@ -164,7 +166,7 @@ func newPublisher(
 	p := &Publisher{client: client, command: command, prefix: cfg.Prefix, source: source,
 		script: redis.NewScript(source), free: make(chan *round, keptRounds)}
 	p.Window, p.Period = max(cfg.Window, 0).Milliseconds(), ShortestPeriod.Milliseconds()
-	p.Limits.bytes = MaxBytes
+	p.Bytes.Least, p.Bytes.Most = minLimit, MaxBytes
 	return p
 }
 
