@@ -68,6 +68,7 @@ var layers = []layer{
 	{"internal/sink/sinks", 3, "the command's way to a driver; which there are, internal/app says"},
 	{"outboxtest", 5, "suites that run against any store or sink, so they can name none"},
 	{"internal/test/operatetest", 6, "a suite that runs against any database, so it can name none"},
+	{"internal/test/redistest", 5, "what is asked of any sink on Redis, so it can name none"},
 	{"internal/test/sinktest", 4, "what is asked of any sink and driver, so it can name none"},
 	{"internal/test/inboxtest", 3, "a suite that runs against any inbox, so it can name none"},
 	{"internal/test/pgtest", 6, "store/postgres as the suites ask for it"},
@@ -129,7 +130,8 @@ var payers = []struct {
 	folders []string
 	reason  string
 }{
-	{"github.com/redis/go-redis", []string{"sink/redispubsub", "sink/redisstream", "internal/sink/redisscript"},
+	{"github.com/redis/go-redis", []string{"sink/redispubsub", "sink/redisstream", "internal/sink/redisscript",
+		"internal/test/redistest"},
 		"broker client"},
 	{"github.com/twmb/franz-go", []string{"sink/kafka"}, "broker client"},
 	{"github.com/klauspost/compress", []string{"sink/kafka", "sink/natsjs"}, "what their clients compress with"},

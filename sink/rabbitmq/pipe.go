@@ -30,7 +30,7 @@ type pipe struct {
 	next     *flight  // does not fit yet
 	again    []int    // known not to be published, to be sent again
 	flying   []*flight
-	marks    map[mark]bool // of what is flying
+	marks    map[mark]bool   // of what is flying
 	returned map[mark]string // why RabbitMQ returned messages in flight
 	declared map[string]bool // queues
 	refusal  error           // of the exchange, which takes nothing
