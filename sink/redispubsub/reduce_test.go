@@ -173,7 +173,8 @@ func TestFlakyConnection(t *testing.T) {
 	admin := connectAdmin(t, server)
 	sub := subscribe(t, admin, "c")
 	var cuts atomic.Int64
-	proxy := sinktest.NewProxy(t, server.Addr(), func(total int, _ []byte) bool { return total < 50_000 || cuts.Add(-1) < 0 })
+	proxy := sinktest.NewProxy(t, server.Addr(),
+		func(total int, _ []byte) bool { return total < 50_000 || cuts.Add(-1) < 0 })
 	sink := openURL(t, "redis://"+proxy.Addr, Config{
 		Envelope: func(dst []byte, d *outbox.Delivery) []byte { return append(idEnvelope(dst, d), d.Payload...) },
 	})

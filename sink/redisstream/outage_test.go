@@ -12,8 +12,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// What Redis refuses leaves no entry behind, and nothing remembered. What has nothing to do with streams is asked of the
-// sink of channels, whose script and calls are the same, but for the window that is off.
+// What Redis refuses leaves no entry behind, and nothing remembered. What has nothing to do with streams is asked of
+// the sink of channels, whose script and calls are the same, but for the window that is off.
 func TestNothingHappensOnARefusingServer(t *testing.T) {
 	t.Parallel()
 	own := []redistest.Fault{redistest.NoRight("xadd"), redistest.NoKeys("~suite:*")}

@@ -111,8 +111,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// strikes are those against deliveries. They are never taken back: a delivery that gets through does not come again, and
-// one that was blamed is blamed at once when it fails at its next attempt.
+// strikes are those against deliveries. They are never taken back: a delivery that gets through does not come
+// again, and one that was blamed is blamed at once when it fails at its next attempt.
 type strikes struct {
 	mu sync.Mutex
 	of map[struckDelivery]int
