@@ -65,13 +65,21 @@ func FreePort(t testing.TB) string {
 	return port
 }
 
-// Serve serves connections at the address that it returns until the test ends.
+// Serve serves connections at the address that it returns until the test and all that it cleans up have ended.
 func Serve(t testing.TB, serve func(conn net.Conn)) (address string) {
+	t.Helper()
+	return listen(t, func(_ context.Context, conn net.Conn) { serve(conn) })
+}
+
+// listen is Serve with a context that ends when the test does. It outlives the test's own, which ends before a sink is
+// closed.
+func listen(t testing.TB, serve func(ctx context.Context, conn net.Conn)) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() {
 		for {
@@ -80,14 +88,14 @@ func Serve(t testing.TB, serve func(conn net.Conn)) (address string) {
 				return // closed
 			}
 			running.Go(func() {
-				stop := context.AfterFunc(t.Context(), func() { _ = conn.Close() })
-				serve(conn)
+				stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+				serve(ctx, conn)
 				stop()
 				_ = conn.Close()
 			})
 		}
 	})
-	t.Cleanup(func() { _ = listener.Close(); running.Wait() })
+	t.Cleanup(func() { cancel(); _ = listener.Close(); running.Wait() })
 	return listener.Addr().String()
 }
 
@@ -102,7 +110,6 @@ type Proxy struct {
 	Held    atomic.Int64 // reads that Stall holds back
 
 	inspect func(total int, piece []byte) bool
-	ended   context.Context
 
 	mu      sync.Mutex
 	conns   []net.Conn
@@ -113,16 +120,16 @@ type Proxy struct {
 // of which so many bytes have come since the last reply; false closes the connection.
 func NewProxy(t testing.TB, server string, inspect ...func(total int, piece []byte) bool) *Proxy {
 	t.Helper()
-	p := &Proxy{ended: t.Context()}
+	p := &Proxy{}
 	for _, f := range inspect {
 		p.inspect = f
 	}
-	p.Addr = Serve(t, func(near net.Conn) {
+	p.Addr = listen(t, func(ctx context.Context, near net.Conn) {
 		far, err := net.Dial("tcp", server)
 		if err != nil {
 			return // the server is away
 		}
-		stop := context.AfterFunc(t.Context(), func() { _ = far.Close() })
+		stop := context.AfterFunc(ctx, func() { _ = far.Close() })
 		defer stop()
 		p.mu.Lock()
 		p.conns = append(p.conns, near, far)
@@ -130,12 +137,12 @@ func NewProxy(t testing.TB, server string, inspect ...func(total int, piece []by
 		var total atomic.Int64 // bytes since the last reply
 		var requests sync.WaitGroup
 		requests.Go(func() {
-			p.pass(far, near, func(piece []byte) bool {
+			p.pass(ctx, far, near, func(piece []byte) bool {
 				so := int(total.Add(int64(len(piece))))
 				return p.inspect == nil || p.inspect(so, piece)
 			})
 		})
-		p.pass(toward{p, near}, far, func([]byte) bool {
+		p.pass(ctx, toward{p, near}, far, func([]byte) bool {
 			total.Store(0)
 			return !p.LoseReply.CompareAndSwap(true, false)
 		})
@@ -160,7 +167,9 @@ func (c toward) Write(b []byte) (int, error) {
 }
 
 // pass passes on what comes, until either side closes or ok is false. Both are closed then.
-func (p *Proxy) pass(to io.WriteCloser, from io.ReadCloser, ok func(piece []byte) bool) {
+func (p *Proxy) pass(
+	ctx context.Context, to io.WriteCloser, from io.ReadCloser, ok func(piece []byte) bool,
+) {
 	defer to.Close()
 	defer from.Close()
 	reply := make([]byte, 64<<10)
@@ -176,7 +185,7 @@ func (p *Proxy) pass(to io.WriteCloser, from io.ReadCloser, ok func(piece []byte
 			p.Held.Add(1)
 			select {
 			case <-stalled:
-			case <-p.ended.Done():
+			case <-ctx.Done():
 			}
 		}
 		if !ok(reply[:n]) {
