@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox/internal/fault"
+	"github.com/outboxrelay/outbox/internal/sink/late"
 )
 
 // ErrNoAnswer is what InOrder says of a message that was sent and not answered in time. It may have arrived.
@@ -40,8 +40,12 @@ func InOrder(ctx context.Context, batch []Delivery, s Sending) []Result {
 		answers: make(chan answer, len(batch)), // whoever answers after the end waits for nobody
 	}
 	o.arrange()
-	waiting, cancel := o.patience(ctx)
-	defer cancel()
+	waiting := ctx
+	if s.Judge != nil { // whose the rest of the time is
+		var cancel context.CancelFunc
+		waiting, cancel = late.Most(ctx)
+		defer cancel()
+	}
 	for hit := false; ; {
 		o.sendReady(waiting)
 		if o.pending == 0 && (len(o.ready) == 0 || waiting.Err() != nil) {
@@ -99,15 +103,6 @@ type chain struct {
 type chainOf struct {
 	key   int64
 	event uuid.UUID // of those without a key
-}
-
-// patience is as long as answers are waited for: the rest of the time is Judge's.
-func (o *ordering) patience(ctx context.Context) (context.Context, context.CancelFunc) {
-	deadline, limited := ctx.Deadline()
-	if o.Judge == nil || !limited {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(ctx, time.Until(deadline)*3/4)
 }
 
 // arrange makes the chains and begins each.

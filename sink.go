@@ -16,12 +16,15 @@ type Delivery struct {
 	Origin      uint64   // hash of the database and table that the event comes from, a part of sinks' duplicate keys
 }
 
-// AppendMessage appends what subscribers receive: by the delivery's own envelope, or by the sink's.
+// AppendMessage appends what subscribers receive: by the delivery's own envelope, by the sink's, or as a CloudEvent.
 func (d *Delivery) AppendMessage(dst []byte, sinks Envelope) []byte {
-	if d.Envelope != nil {
+	switch {
+	case d.Envelope != nil:
 		return d.Envelope(dst, d)
+	case sinks != nil:
+		return sinks(dst, d)
 	}
-	return sinks(dst, d)
+	return CloudEvent(dst, d)
 }
 
 // Result is a Sink's answer for one Delivery. A nil Err means delivered, as far as that sink promises anything.

@@ -25,7 +25,8 @@ var layers = []layer{
 	{"internal/sink/late", 0, "what a relay and a sink say to each other beside outbox.Sink"},
 	{"internal/store/identifier", 0, "names in SQL; what has them, it does not know"},
 	{"internal/store/uuid7", 0, "when an id was drawn, whatever it is of"},
-	{"internal/sink/sinkurl", 0, "what a URL may show, for any driver, and for errors of stores"},
+	{"internal/sink/rounds", 2, "order and size of calls that fail as a whole, for any sink that makes them"},
+	{"internal/sink/sinkurl", 2, "how a URL is read and shown, for any driver, and for errors of stores"},
 	{"internal/test/testenv", 0, "starts servers for anybody's tests, so it can know nobody"},
 	{"internal/arch", 0, "reads source, runs none"},
 	{".", 1, "package outbox: the vocabulary, everything else is built on it"},
@@ -67,6 +68,8 @@ var layers = []layer{
 	{"internal/sink/sinks", 3, "the command's way to a driver; which there are, internal/app says"},
 	{"outboxtest", 5, "suites that run against any store or sink, so they can name none"},
 	{"internal/test/operatetest", 6, "a suite that runs against any database, so it can name none"},
+	{"internal/test/redistest", 5, "what is asked of any sink on Redis, so it can name none"},
+	{"internal/test/sinktest", 4, "what is asked of any sink and driver, so it can name none"},
 	{"internal/test/inboxtest", 3, "a suite that runs against any inbox, so it can name none"},
 	{"internal/test/grouptest", 6, "a suite that runs against any database, so it can name none"},
 	{"internal/test/model", 0, "the protocol by itself; it knows no code"},
@@ -132,7 +135,8 @@ var payers = []struct {
 	folders []string
 	reason  string
 }{
-	{"github.com/redis/go-redis", []string{"sink/redispubsub", "sink/redisstream", "internal/sink/redisscript"},
+	{"github.com/redis/go-redis", []string{"sink/redispubsub", "sink/redisstream", "internal/sink/redisscript",
+		"internal/test/redistest"},
 		"broker client"},
 	{"github.com/twmb/franz-go", []string{"sink/kafka"}, "broker client"},
 	{"github.com/klauspost/compress", []string{"sink/kafka", "sink/natsjs"}, "what their clients compress with"},

@@ -4,9 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"hash/fnv"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"strconv"
@@ -21,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -61,21 +60,15 @@ func serve() {
 // broker is a child process that keeps its data.
 type broker struct {
 	dir, address string
-	port         int
+	port         string
 	process      *exec.Cmd
 	input        io.Closer
 }
 
 func startBroker(t testing.TB) *broker {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &broker{dir: t.TempDir(), address: listener.Addr().String(), port: listener.Addr().(*net.TCPAddr).Port}
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	port := sinktest.FreePort(t)
+	b := &broker{dir: t.TempDir(), address: "127.0.0.1:" + port, port: port}
 	b.start(t)
 	t.Cleanup(func() { b.kill(t) })
 	return b
@@ -88,7 +81,7 @@ func (b *broker) start(t testing.TB) {
 		t.Fatal(err)
 	}
 	b.process = exec.Command(executable)
-	b.process.Env = append(os.Environ(), brokerDir+"="+b.dir, brokerPort+"="+strconv.Itoa(b.port))
+	b.process.Env = append(os.Environ(), brokerDir+"="+b.dir, brokerPort+"="+b.port)
 	b.process.Stderr = os.Stderr
 	output, err := b.process.StdoutPipe()
 	if err != nil {
@@ -134,18 +127,15 @@ func urlOf(cluster *kfake.Cluster) string {
 	return "kafka://" + strings.Join(cluster.ListenAddrs(), ",")
 }
 
+var (
+	event, ids, idEnvelope = sinktest.Event, sinktest.IDs, sinktest.IDEnvelope
+	deliver, unavailable   = sinktest.Deliver, sinktest.Unavailable
+)
+
 func openURL(t testing.TB, url string, cfg Config) *Sink {
 	t.Helper()
 	s, err := Open(t.Context(), url, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
+	return sinktest.Closing(t, s, err)
 }
 
 // admin is a client that is not the sink's.
@@ -252,37 +242,6 @@ func (r *reader) ids(s sink.Sink, topic string) (ids []string) {
 // idOf is the id of an event that idEnvelope has written.
 func idOf(r *kgo.Record) string { return string(r.Value) }
 
-// idEnvelope makes the event id the message: enough for most tests, and easy to compare.
-func idEnvelope(dst []byte, d *outbox.Delivery) []byte { return append(dst, d.ID.String()...) }
-
-// event returns a delivery of a new event; events of the same key stay in order.
-func event(t testing.TB, topic, key string) outbox.Delivery {
-	t.Helper()
-	id, err := outbox.NewID()
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := fnv.New64a()
-	_, _ = io.WriteString(h, key) // a hash takes everything
-	orderKey := int64(h.Sum64())
-	return outbox.Delivery{Destination: topic, Record: &outbox.Record{
-		Event: outbox.Event{
-			ID: id, Topic: "order.placed", OccurredAt: time.Now(), AggregateType: "Order", AggregateID: key,
-			TenantID: "acme", Source: "orders", Payload: []byte(`{"total":1}`),
-		},
-		Sequence: 1, OrderKey: orderKey, Keyed: true, Lane: int16(uint64(orderKey) % outbox.Lanes),
-	}}
-}
-
-func deliver(t testing.TB, s sink.Sink, batch ...outbox.Delivery) {
-	t.Helper()
-	for i, res := range s.Publish(t.Context(), batch) {
-		if res != (outbox.Result{}) {
-			t.Fatalf("delivery %d is answered %+v", i, res)
-		}
-	}
-}
-
 // deliverAtLast publishes until the answer is no longer that the cluster is unavailable.
 func deliverAtLast(t testing.TB, s sink.Sink, d outbox.Delivery) {
 	t.Helper()
@@ -297,16 +256,4 @@ func deliverAtLast(t testing.TB, s sink.Sink, d outbox.Delivery) {
 			t.Fatalf("answered %+v", res)
 		}
 	}
-}
-
-func unavailable(err error) bool {
-	class, _ := outbox.Classify(err)
-	return err != nil && class == outbox.ClassUnavailable
-}
-
-func ids(batch ...outbox.Delivery) (list []string) {
-	for _, d := range batch {
-		list = append(list, d.ID.String())
-	}
-	return list
 }

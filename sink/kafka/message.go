@@ -11,12 +11,9 @@ import (
 	"github.com/outboxrelay/outbox/internal/sink/cloudevent"
 )
 
-// Names of headers (CloudEvents 1.0, Kafka protocol binding, section 3.2). Values are UTF-8 as they are.
-const (
-	attributePrefix   = "ce_"
-	contentTypeHeader = "content-type"
-	contentAttribute  = "datacontenttype" // is the content type in binary mode, and no attribute
-)
+// attributePrefix begins the names of headers that are attributes (CloudEvents 1.0, Kafka protocol binding, section
+// 3.2). Values are UTF-8 as they are.
+const attributePrefix = "ce_"
 
 // maxTopic is the longest name of a topic (org.apache.kafka.common.internals.Topic).
 const maxTopic = 249
@@ -55,42 +52,12 @@ func (s *Sink) record(d *outbox.Delivery) (*kgo.Record, error) {
 	if d.Keyed && d.AggregateID != "" {
 		r.Key = []byte(d.AggregateID)
 	}
-	header := func(name, value string) {
+	form := cloudevent.Form{Envelope: s.cfg.Envelope, Binary: s.cfg.Binary, Prefix: attributePrefix,
+		Watermill: s.cfg.Watermill}
+	value := make([]byte, 0, len(d.Payload)+512) // never nil, which would be a tombstone
+	r.Value = form.Message(value, d, func(name, value string) {
 		r.Headers = append(r.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
-	}
-	if s.cfg.Watermill {
-		r.Value = append([]byte{}, d.Payload...)
-		header(cloudevent.WatermillID, d.ID.String())
-		for name, value := range cloudevent.Watermill(d) {
-			header(name, value)
-		}
-		return s.fits(r)
-	}
-	if s.cfg.Binary {
-		r.Value = append([]byte{}, d.Payload...) // never nil, which would be a tombstone
-		for name, value := range d.Attributes() {
-			if name == contentAttribute {
-				header(contentTypeHeader, value)
-			} else {
-				header(attributePrefix+name, value)
-			}
-		}
-	} else {
-		r.Value = d.AppendMessage(make([]byte, 0, len(d.Payload)+512), s.cfg.Envelope)
-		header(contentTypeHeader, outbox.ContentType(r.Value))
-	}
-	parent, state := d.TraceContext()
-	if parent != "" {
-		header("traceparent", parent)
-	}
-	if state != "" {
-		header("tracestate", state)
-	}
-	return s.fits(r)
-}
-
-// fits returns r, unless it is too large.
-func (s *Sink) fits(r *kgo.Record) (*kgo.Record, error) {
+	})
 	if size := sizeOf(r) + batchOverhead; size > s.cfg.MaxMessageBytes {
 		return nil, fmt.Errorf("%w: %d bytes, the sink sends %d at most (max_message_bytes)", errTooLarge, size,
 			s.cfg.MaxMessageBytes)

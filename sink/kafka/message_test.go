@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sink/cloudevent"
 )
 
 // What CloudEvents' own SDK makes of a record, in both modes, is the event.
@@ -67,7 +68,7 @@ func headersOf(r *kgo.Record) map[string]string {
 func decode(t *testing.T, r *kgo.Record) (e cloudevents.Event) {
 	t.Helper()
 	headers := headersOf(r)
-	if strings.HasPrefix(headers[contentTypeHeader], "application/cloudevents") {
+	if strings.HasPrefix(headers[cloudevent.ContentType], "application/cloudevents") {
 		if err := json.Unmarshal(r.Value, &e); err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +80,7 @@ func decode(t *testing.T, r *kgo.Record) (e cloudevents.Event) {
 		t.Fatalf("no version in the headers %q", headers)
 	}
 	e.SetSpecVersion(version.String())
-	e.SetDataContentType(headers[contentTypeHeader])
+	e.SetDataContentType(headers[cloudevent.ContentType])
 	for name, value := range headers {
 		bare, isAttribute := strings.CutPrefix(name, attributePrefix)
 		attribute := version.Attribute(name)
@@ -130,8 +131,8 @@ func FuzzRecord(f *testing.F) {
 		}
 		headers := headersOf(r)
 		for name, value := range d.Attributes() {
-			if name == contentAttribute {
-				name = contentTypeHeader
+			if name == "datacontenttype" {
+				name = cloudevent.ContentType
 			} else {
 				name = attributePrefix + name
 			}

@@ -15,15 +15,39 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
-	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
+	"github.com/outboxrelay/outbox/sink"
 )
 
-const (
-	schemePlain = "kafka"
-	schemeTLS   = "kafkas"
-	defaultPort = "9092"
-)
+// Driver opens sinks by the URLs that Open takes.
+func Driver() sink.Driver {
+	return sink.Driver{
+		Schemes: []string{family.Plain, family.Secure},
+		Example: "kafka://host1:9092,host2:9092, kafkas://user:password@host:9093?sasl=scram-sha-512 for TLS and SASL",
+		Open: func(ctx context.Context, url string, _ sink.Options) (sink.Sink, error) {
+			return Open(ctx, url, Config{})
+		},
+		Check: func(url string) error {
+			_, err := parse(url, &Config{})
+			return err
+		},
+		Plaintext: family.Plaintext, Hint: hint,
+	}
+}
+
+func hint(err error) string {
+	switch {
+	case isAuth(err):
+		return "correct user or password in the Kafka URL, or its sasl= (plain, scram-sha-256, scram-sha-512)"
+	case errors.Is(err, kerr.ClusterAuthorizationFailed):
+		return "give the Kafka user the right IdempotentWrite on the cluster"
+	case errors.Is(err, kerr.TransactionalIDAuthorizationFailed):
+		return "give the Kafka user the rights Describe and Write on the transactional id"
+	case strings.Contains(err.Error(), "connect to Kafka"):
+		return "is Kafka running there, and is the URL's scheme right (kafkas:// for TLS)?"
+	}
+	return ""
+}
 
 // Open connects to the cluster that a URL names and returns a Sink that Close closes:
 //
@@ -32,8 +56,10 @@ const (
 //
 // Options: sasl=plain (the default for a URL with a user), scram-sha-256 or scram-sha-512; cloudevents=structured (the
 // default), binary or watermill; create=partitions:replication, compression, transactional_id and max_message_bytes as
-// Config has them. They win over cfg. A cluster that cannot be reached, or refuses the user, is an error of class
-// outbox.ClassUnavailable.
+// Config has them. They win over cfg.
+//
+// A cluster that cannot be reached is an error of class outbox.ClassUnavailable. One that does not know the user, the
+// password or the way to show them, or for which nobody vouches, is one of class outbox.ClassPermanent.
 func Open(ctx context.Context, address string, cfg Config) (*Sink, error) {
 	a, err := parse(address, &cfg)
 	if err != nil {
@@ -43,20 +69,20 @@ func Open(ctx context.Context, address string, cfg Config) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.password = secret(a.Secret())
+	s.password = a.Secret()
 	err = s.current().client.Ping(ctx)
 	if err == nil && cfg.TransactionalID != "" {
 		_, _, err = s.current().client.ProducerID(ctx) // ends what the former owner of the id had begun
 	}
 	if err != nil {
 		err = fmt.Errorf("connect to Kafka at %s: %w", strings.Join(a.Hosts, ","), s.hide(err))
-		return nil, outbox.Unavailable(errors.Join(err, s.Close()))
+		return nil, sinkurl.Failed(errors.Join(err, s.Close()), isAuth(err) || isRight(err))
 	}
 	return s, nil
 }
 
 var family = sinkurl.Family{Name: "Kafka", Form: "kafka://user:password@host1:9092,host2:9092 (or kafkas://)",
-	Plain: schemePlain, Secure: schemeTLS, Port: defaultPort}
+	Plain: "kafka", Secure: "kafkas", Port: "9092"}
 
 // address is what a URL says.
 type address struct {
@@ -89,10 +115,8 @@ func parse(text string, cfg *Config) (*address, error) {
 		cfg.Create, err = parseCreation(create)
 		problems = append(problems, err)
 	}
-	switch {
-	case cfg.TLS != nil && !u.Secure:
-		problems = append(problems, errors.New("TLS is set but the URL is not kafkas://"))
-	case u.Secure && cfg.TLS == nil:
+	problems = append(problems, u.CheckTLS(cfg.TLS))
+	if u.Secure && cfg.TLS == nil {
 		cfg.TLS = &tls.Config{}
 	}
 	*cfg, err = cfg.withDefaults()
@@ -131,17 +155,14 @@ func parseCreation(value string) (*Creation, error) {
 	return &Creation{Partitions: int(p), Replication: int(r)}, nil
 }
 
-// secret is a password that must not get into an error.
-type secret string
-
 // hide replaces an error that quotes the password, and keeps which of Kafka's errors it is.
 func (s *Sink) hide(err error) error {
-	if err == nil || s.password == "" || !strings.Contains(err.Error(), string(s.password)) {
+	if err == nil || s.password == "" || !strings.Contains(err.Error(), s.password) {
 		return err
 	}
 	var said *kerr.Error
 	if errors.As(err, &said) {
 		return fmt.Errorf("%w (the rest of the server's answer contains the password and is not shown)", said)
 	}
-	return sinkurl.Hide(err, string(s.password))
+	return sinkurl.Hide(err, s.password)
 }

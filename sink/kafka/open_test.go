@@ -2,14 +2,8 @@ package kafka
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
-	"math/big"
-	"net"
 	"reflect"
 	"strings"
 	"testing"
@@ -21,48 +15,34 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/sink"
+	"github.com/outboxrelay/outbox/internal/test/sinktest"
 )
 
-func TestCheckURL(t *testing.T) {
+func TestURLs(t *testing.T) {
 	t.Parallel()
-	for url, says := range map[string]string{
-		"kafka://h": "", "kafka://h:9092/": "", "kafkas://u:p@h1:9093,h2,[::1]:9092?sasl=scram-sha-512": "",
-		"kafka://h?cloudevents=binary&create=6:3&transactional_id=a-1&max_message_bytes=5000000": "", "kafka://[::1]": "",
-		"kafka://u:hunter2%2F@h": "", "kafka://u:hunt/er2@h": "%2F", "kafka://": "not of the form",
-		"kafka://u:hunter2@h:x": "not of the form", "kafka://u:hunter2@h:0": "none of 1 to 65535",
-		"kafka://:hunter2@h": "not of the form", "kafka://u:hunter2@h/topic": "not of the form",
-		"kafka://u:hunter2@h1,,h2": "not of the form", "kafka://h#x": "not of the form", "kafka:h": "not of the form",
-		"kafka://h?sasl=plain": "needs a user", "kafka://u:hunter2@h?sasl=gssapi": "sasl is none of",
-		"kafka://h?cloudevents=xml": "structured, binary, watermill", "kafka://h?create=6": "create must be",
-		"kafka://h?create=0:1": "create must be", "kafka://h?hunter2=1": "an option that is none of",
-		"kafka://h?compression=zstd&cloudevents=watermill": "",
-		"kafka://h?compression=brotli":                     "none, gzip, snappy, lz4 or zstd",
-		"kafka://h?max_message_bytes=x":                    "max_message_bytes is none of",
-		"kafka://h?max_message_bytes=9":                    "MaxMessageBytes is 9",
-		"kafka://h?a=%zz":                                  "not of the form",
-	} {
-		err := checkURL(url)
-		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) ||
-			err != nil && strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: got error %v, want %q", url, err, says)
-		}
-	}
-}
-
-func TestPlaintext(t *testing.T) {
-	t.Parallel()
-	for url, want := range map[string]string{
-		"kafka://broker": "[broker]", "kafka://u:p@10.0.0.7:9092": "[10.0.0.7]", "kafka://a:1,localhost:2,b:3": "[a b]",
-		"kafka://127.0.0.1": "[]", "kafka://[::1]:9092": "[]", "kafkas://broker": "[]",
-	} {
-		if got := fmt.Sprint(plaintext(url)); got != want {
-			t.Errorf("%s: got %s, want %s", url, got, want)
-		}
-	}
-	if got := Driver().Mask("kafkas://u:hunter2@h1,h2?transactional_id=x"); got != "kafkas://h1,h2" {
-		t.Errorf("masked it is %s", got)
-	}
+	sinktest.URLs{
+		Check: map[string]string{
+			"kafka://h": "", "kafka://h:9092/": "", "kafkas://u:p@h1:9093,h2,[::1]:9092?sasl=scram-sha-512": "",
+			"kafka://h?cloudevents=binary&create=6:3&transactional_id=a-1&max_message_bytes=5000000": "", "kafka://[::1]": "",
+			"kafka://u:hunter2%2F@h": "", "kafka://u:hunt/er2@h": "%2F", "kafka://": "not of the form",
+			"kafka://u:hunter2@h:x": "not of the form", "kafka://u:hunter2@h:0": "none of 1 to 65535",
+			"kafka://:hunter2@h": "not of the form", "kafka://u:hunter2@h/topic": "not of the form",
+			"kafka://u:hunter2@h1,,h2": "not of the form", "kafka://h#x": "not of the form", "kafka:h": "not of the form",
+			"kafka://h?sasl=plain": "needs a user", "kafka://u:hunter2@h?sasl=gssapi": "sasl is none of",
+			"kafka://h?cloudevents=xml": "structured, binary, watermill", "kafka://h?create=6": "create must be",
+			"kafka://h?create=0:1": "create must be", "kafka://h?hunter2=1": "an option that is none of",
+			"kafka://h?compression=zstd&cloudevents=watermill": "",
+			"kafka://h?compression=brotli":                     "none, gzip, snappy, lz4 or zstd",
+			"kafka://h?max_message_bytes=x":                    "max_message_bytes is none of",
+			"kafka://h?max_message_bytes=9":                    "MaxMessageBytes is 9",
+			"kafka://h?a=%zz":                                  "not of the form",
+		},
+		Plaintext: map[string]string{
+			"kafka://broker": "broker", "kafka://u:p@10.0.0.7:9092": "10.0.0.7", "kafka://a:1,localhost:2,b:3": "a b",
+			"kafka://127.0.0.1": "", "kafka://[::1]:9092": "", "kafkas://broker": "",
+		},
+		Mask: map[string]string{"kafkas://u:hunter2@h1,h2?transactional_id=x": "kafkas://h1,h2"},
+	}.Test(t, Driver())
 }
 
 func TestConfigProblems(t *testing.T) {
@@ -78,8 +58,7 @@ func TestConfigProblems(t *testing.T) {
 	}
 }
 
-// The class of an error says whether to wait, and the hint what to do. No password is in either.
-func TestDriverSaysWhetherToWait(t *testing.T) {
+func TestDriver(t *testing.T) {
 	t.Parallel()
 	address := func(options ...kfake.Opt) string { return newCluster(t, options...).ListenAddrs()[0] }
 	known := []kfake.Opt{kfake.EnableSASL(), kfake.Superuser("PLAIN", "u", "hunter2"),
@@ -97,52 +76,23 @@ func TestDriverSaysWhetherToWait(t *testing.T) {
 	strict := speaking.ListenAddrs()[0]
 	_, certificate := authority(t)
 	secured := address(kfake.TLS(&tls.Config{Certificates: []tls.Certificate{certificate}}))
-	d := Driver()
-	for url, want := range map[string]struct {
-		well, waits bool
-		hint        string
-	}{
-		"kafka://" + open:                                          {well: true},
-		"kafka://127.0.0.1:1," + open:                              {well: true},
-		"kafka://u:hunter2@" + guarded:                             {well: true},
-		"kafka://u:hunter2@" + guarded + "?sasl=scram-sha-256":     {well: true},
-		"kafka://u:hunter2@" + guarded + "?sasl=scram-sha-512":     {well: true},
-		"kafka://u:hunter2@" + guarded + "?transactional_id=relay": {well: true},
-		"kafka://u:hunter2x@" + strict:                             {hint: "password"},
-		"kafka://u:hunter2x@" + strict + "?sasl=scram-sha-512":     {hint: "password"},
-		"kafka://u:hunter2x@" + guarded:                            {waits: true, hint: "is Kafka running"},
-		"kafka://stranger:hunter2@" + strict + "?sasl=plain":       {hint: "password"},
-		"kafka://" + guarded:                                       {waits: true, hint: "is Kafka running"},
-		"kafka://127.0.0.1:1":                                      {waits: true, hint: "is Kafka running"},
-		"kafka://" + secured:                                       {waits: true, hint: "scheme"},
-		"kafkas://" + open:                                         {waits: true, hint: "scheme"},
-		"kafkas://" + secured:                                      {hint: "scheme"},
-	} {
-		s, err := d.Open(t.Context(), url, sink.Options{})
-		if want.well {
-			if err != nil {
-				t.Errorf("%s: %v", url, err)
-				continue
-			}
-			if err := s.Abilities().Ping(t.Context()); err != nil {
-				t.Errorf("%s: %v", url, err)
-			}
-			if err := s.Close(); err != nil {
-				t.Errorf("%s: %v", url, err)
-			}
-			continue
-		}
-		if err == nil {
-			t.Errorf("%s: it opens", url)
-			continue
-		}
-		if unavailable(err) != want.waits || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: waits %t: %v", url, unavailable(err), err)
-		}
-		if got := d.Hint(err); !strings.Contains(got, want.hint) {
-			t.Errorf("%s: got hint %q, want %q", url, got, want.hint)
-		}
-	}
+	sinktest.Opens(t, Driver(), map[string]sinktest.Opening{
+		"kafka://" + open:                                          {Opens: true},
+		"kafka://127.0.0.1:1," + open:                              {Opens: true},
+		"kafka://u:hunter2@" + guarded:                             {Opens: true},
+		"kafka://u:hunter2@" + guarded + "?sasl=scram-sha-256":     {Opens: true},
+		"kafka://u:hunter2@" + guarded + "?sasl=scram-sha-512":     {Opens: true},
+		"kafka://u:hunter2@" + guarded + "?transactional_id=relay": {Opens: true},
+		"kafka://u:hunter2x@" + strict:                             {Hint: "password"},
+		"kafka://u:hunter2x@" + strict + "?sasl=scram-sha-512":     {Hint: "password"},
+		"kafka://u:hunter2x@" + guarded:                            {Waits: true, Hint: "is Kafka running"},
+		"kafka://stranger:hunter2@" + strict + "?sasl=plain":       {Hint: "password"},
+		"kafka://" + guarded:                                       {Waits: true, Hint: "is Kafka running"},
+		"kafka://127.0.0.1:1":                                      {Waits: true, Hint: "is Kafka running"},
+		"kafka://" + secured:                                       {Waits: true, Hint: "scheme"},
+		"kafkas://" + open:                                         {Waits: true, Hint: "scheme"},
+		"kafkas://" + secured:                                      {Hint: "scheme"},
+	})
 }
 
 func TestTLS(t *testing.T) {
@@ -157,23 +107,12 @@ func TestTLS(t *testing.T) {
 // authority returns a certificate for 127.0.0.1 and what vouches for it.
 func authority(t *testing.T) (*x509.CertPool, tls.Certificate) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	roots, certFile, keyFile := sinktest.Certificate(t, t.TempDir())
+	certificate, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
-	signed, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := x509.ParseCertificate(signed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	roots := x509.NewCertPool()
-	roots.AddCert(parsed)
-	return roots, tls.Certificate{Certificate: [][]byte{signed}, PrivateKey: key}
+	return roots, certificate
 }
 
 // A cluster that goes away is no event's failure, and is found again.

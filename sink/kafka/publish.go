@@ -11,6 +11,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/fault"
+	"github.com/outboxrelay/outbox/internal/sink/rounds"
 )
 
 // Publish implements outbox.Sink. What can be refused beforehand (the name of a topic, a topic that is not there, the
@@ -158,57 +159,42 @@ type round struct {
 	later  []int // deliveries for which there is no room in it, or whose topic is being looked for
 }
 
-// engaged is what a round has of an ordering key: deliveries of one event, or of one partition. With several of both,
-// one partition could refuse an event while another takes a later one.
-type engaged struct {
-	event        uuid.UUID
-	partition    *partition
-	events, many bool // several events; several partitions
-	closed       bool // something of the key goes later, and so does what is behind it
-}
-
 // plan takes a round out of todo, and answers what is refused beforehand.
 func (p *publication) plan(todo []int) (r round) {
-	keys := map[int64]*engaged{}
+	keys := rounds.Keys[*partition]{}
 	chunks := map[*partition]*chunk{}
 	free := map[*topic]int{} // the partition of this round's events without a key
+	later := func(i int) {
+		keys.Close(p.batch[i].Record)
+		r.later = append(r.later, i)
+	}
 	for _, i := range todo {
+		d := &p.batch[i]
 		if p.hold(i) {
 			continue
 		}
-		d := &p.batch[i]
-		k := &engaged{}
-		if d.Keyed {
-			if keys[d.OrderKey] == nil {
-				keys[d.OrderKey] = k
-			}
-			k = keys[d.OrderKey]
-		}
-		if k.closed {
-			r.later = append(r.later, i)
+		if keys.Closed(d.Record) {
+			later(i)
 			continue
 		}
 		t, n, err := p.prepare(i)
 		if err != nil {
 			// What the same round has of the key may fail yet, and this event is not the first to fail then.
-			if k.partition != nil && k.event != d.ID {
-				k.closed = true
-				r.later = append(r.later, i)
-				continue
+			if keys.Behind(d.Record) {
+				later(i)
+			} else {
+				p.fail(i, err)
 			}
-			p.fail(i, err)
 			continue
 		}
 		to := p.place(d, p.records[i], t, n, free)
-		if to == nil || !k.fits(d, to) || !p.room(chunks[to], to, p.records[i]) {
+		if to == nil || !p.room(chunks[to], to, p.records[i]) || !keys.Join(d.Record, to) {
 			if !d.Keyed && to != nil {
 				free[t]++ // the next partition in the next round
 			}
-			k.closed = d.Keyed
-			r.later = append(r.later, i)
+			later(i)
 			continue
 		}
-		k.add(d, to)
 		if chunks[to] == nil {
 			chunks[to] = newChunk(to)
 			r.chunks = append(r.chunks, chunks[to])
@@ -261,20 +247,4 @@ func (p *publication) room(c *chunk, to *partition, r *kgo.Record) bool {
 		return false
 	}
 	return c.size+sizeOf(r) <= limit
-}
-
-func (k *engaged) fits(d *outbox.Delivery, to *partition) bool {
-	if k.partition == nil {
-		return true
-	}
-	return (!k.events && d.ID == k.event) || (!k.many && to == k.partition)
-}
-
-func (k *engaged) add(d *outbox.Delivery, to *partition) {
-	if k.partition == nil {
-		k.event, k.partition = d.ID, to
-		return
-	}
-	k.events = k.events || d.ID != k.event
-	k.many = k.many || to != k.partition
 }

@@ -102,9 +102,6 @@ const maxTransactionalID = 16_382
 
 func (c Config) withDefaults() (Config, error) {
 	var problems []error
-	if c.Envelope == nil {
-		c.Envelope = outbox.CloudEvent
-	}
 	if c.MaxMessageBytes == 0 {
 		c.MaxMessageBytes = defaultMaxMessageBytes
 	}
@@ -149,7 +146,7 @@ func codec(name string) (kgo.CompressionCodec, error) {
 type Sink struct {
 	cfg      Config
 	options  []kgo.Opt
-	password secret
+	password string
 
 	mu      sync.Mutex
 	session *session

@@ -59,9 +59,6 @@ func (c Config) withDefaults() Config {
 	if c.MaxPerWindow == 0 {
 		c.MaxPerWindow = 250_000
 	}
-	if c.Envelope == nil {
-		c.Envelope = outbox.CloudEvent
-	}
 	return c
 }
 

@@ -3,105 +3,28 @@ package natsjs
 import (
 	"context"
 	"fmt"
-	"io"
-	"net"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
-	"github.com/outboxrelay/outbox/sink"
 )
 
-// feed publishes events of some keys as a relay does: what failed is published again, from the first of its key on.
-type feed struct {
-	sink        sink.Sink
-	keys        [][]outbox.Delivery // what is left of each
-	sent        map[int][]string    // by key: ids
-	unavailable int
-	duplicates  int
-}
-
-func newFeed(t *testing.T, s sink.Sink, subject string, keys, events int) *feed {
-	f := &feed{sink: s, sent: map[int][]string{}}
-	for key := range keys {
-		var all []outbox.Delivery
-		for range events {
-			d := newEvent(t, subject, key)
-			all = append(all, d)
-			f.sent[key] = append(f.sent[key], d.ID.String())
+// storedIDs returns the ids of the events in a stream, once there are n of its subject.
+func storedIDs(t *testing.T, js jetstream.JetStream, name, subject string) func(n int) []string {
+	return func(n int) (ids []string) {
+		for _, m := range stored(t, js, name, subject, n) {
+			ids = append(ids, m.Header.Get(eventID))
 		}
-		f.keys = append(f.keys, all)
-	}
-	return f
-}
-
-// turn publishes up to three events of each key, and tells whether something is left.
-func (f *feed) turn(t *testing.T) bool {
-	t.Helper()
-	var batch []outbox.Delivery
-	var of []int
-	for round := range 3 {
-		for key, left := range f.keys {
-			if round < len(left) {
-				batch, of = append(batch, left[round]), append(of, key)
-			}
+		if total := count(t, js, name); total != uint64(n) {
+			t.Errorf("%d messages are stored, want %d", total, n)
 		}
-	}
-	if len(batch) == 0 {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	failed := map[int]bool{}
-	for i, res := range f.sink.Publish(ctx, batch) {
-		class, _ := outbox.Classify(res.Err)
-		switch {
-		case res.Err == nil && failed[of[i]]:
-			t.Errorf("key %d: an event went out behind a failed one", of[i])
-		case res.Err == nil:
-			f.keys[of[i]] = f.keys[of[i]][1:]
-			if res.Duplicate {
-				f.duplicates++
-			}
-		case class == outbox.ClassUnavailable || class == outbox.ClassNotAttempted:
-			failed[of[i]] = true
-			f.unavailable++
-		default:
-			t.Fatalf("answered %+v", res)
-		}
-	}
-	return true
-}
-
-// check wants each event stored once, in the order of its key.
-func (f *feed) check(t *testing.T, js jetstream.JetStream, name, subject string) {
-	t.Helper()
-	n := 0
-	of := map[string]int{}
-	for key, ids := range f.sent {
-		n += len(ids)
-		for _, id := range ids {
-			of[id] = key
-		}
-	}
-	got := map[int][]string{}
-	for _, m := range stored(t, js, name, subject, n) {
-		id := m.Header.Get(eventID)
-		got[of[id]] = append(got[of[id]], id)
-	}
-	for key, want := range f.sent {
-		if !slices.Equal(got[key], want) {
-			t.Errorf("key %d is stored as %q, want %q", key, got[key], want)
-		}
-	}
-	if total := count(t, js, name); total != uint64(n) {
-		t.Errorf("%d messages are stored, want %d", total, n)
+		return ids
 	}
 }
 
@@ -111,33 +34,7 @@ func TestServerIsKilled(t *testing.T) {
 	server := testenv.NATSServer(t, testenv.NATSConfig{NoSync: true})
 	s, js := open(t, server, Config{})
 	stream(t, js, jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
-	f := newFeed(t, s, "s", 20, 300)
-	stop := make(chan struct{})
-	var killing sync.WaitGroup
-	var kills atomic.Int64
-	killing.Go(func() {
-		for kills.Load() < 5 {
-			select {
-			case <-stop:
-				return
-			case <-time.After(40 * time.Millisecond): // into whatever is under way
-			}
-			if err := server.Restart(); err != nil {
-				t.Error(err)
-				return
-			}
-			kills.Add(1)
-		}
-	})
-	for f.turn(t) {
-	}
-	close(stop)
-	killing.Wait()
-	t.Logf("%d kills, %d answers of a server that was away, %d copies refused", kills.Load(), f.unavailable, f.duplicates)
-	if kills.Load() == 0 || f.unavailable == 0 {
-		t.Errorf("%d kills made %d events wait: the fault did not strike", kills.Load(), f.unavailable)
-	}
-	f.check(t, js, "S", "s")
+	sinktest.Killed(t, s, "s", server.Restart, storedIDs(t, js, "S", "s"))
 }
 
 // Of three servers the one that leads the stream is killed while events are published. The sink knows one of them by
@@ -149,11 +46,11 @@ func TestLeaderIsKilled(t *testing.T) {
 	stream(t, js, jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, Replicas: 3})
 	leads := leader(t, js, "S")
 	s := openURL(t, servers[leads].URL(), Config{})
-	f := newFeed(t, s, "s", 20, 30)
+	f := sinktest.NewFeed(t, s, "s", 20, 30)
 	for range 3 {
-		f.turn(t)
+		f.Turn(t)
 	}
-	if f.unavailable > 0 {
+	if f.Unavailable > 0 {
 		t.Fatal("a healthy cluster makes events wait")
 	}
 	var killing sync.WaitGroup
@@ -162,82 +59,15 @@ func TestLeaderIsKilled(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	for f.turn(t) {
-		if f.unavailable > 0 {
-			time.Sleep(5 * time.Millisecond) // as a breaker does
-		}
+	for f.Turn(t) {
 	}
 	killing.Wait()
-	t.Logf("%d answers of a cluster without a leader, %d copies refused", f.unavailable, f.duplicates)
-	if f.unavailable == 0 {
+	t.Logf("%d answers of a cluster without a leader, %d copies refused", f.Unavailable, f.Duplicates)
+	if f.Unavailable == 0 {
 		t.Error("no event waited: the fault did not strike")
 	}
-	f.check(t, js, "S", "s")
+	f.Check(t, storedIDs(t, js, "S", "s"))
 }
-
-// proxy passes bytes on. It can swallow what the server says, and cut.
-type proxy struct {
-	net.Listener
-	swallow atomic.Bool
-	dropped atomic.Int64 // bytes
-	mu      sync.Mutex
-	conns   []net.Conn
-}
-
-func newProxy(t *testing.T, to string) *proxy {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &proxy{Listener: listener}
-	var passing sync.WaitGroup
-	passing.Go(func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return // closed
-			}
-			server, err := net.Dial("tcp", to)
-			if err != nil {
-				_ = client.Close()
-				continue
-			}
-			p.mu.Lock()
-			p.conns = append(p.conns, client, server)
-			p.mu.Unlock()
-			passing.Go(func() { _, _ = io.Copy(server, client); _ = server.Close() })
-			passing.Go(func() { _, _ = io.Copy(filter{p, client}, server); _ = client.Close() })
-		}
-	})
-	t.Cleanup(func() { _ = listener.Close(); p.cut(); passing.Wait() })
-	return p
-}
-
-// filter is the way from the server.
-type filter struct {
-	*proxy
-	to io.Writer
-}
-
-func (f filter) Write(b []byte) (int, error) {
-	if f.swallow.Load() {
-		f.dropped.Add(int64(len(b)))
-		return len(b), nil
-	}
-	return f.to.Write(b)
-}
-
-func (p *proxy) cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.conns {
-		_ = c.Close()
-	}
-	p.conns = nil
-}
-
-func (p *proxy) url() string { return "nats://" + p.Addr().String() }
 
 // Acknowledgements are lost, with the connection and without: the events wait, and their copies are refused. Nothing
 // later of their keys has gone out.
@@ -247,12 +77,12 @@ func TestLostAcknowledgement(t *testing.T) {
 	js := admin(t, server.URL())
 	stream(t, js, jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
 	for _, cut := range []bool{true, false} {
-		p := newProxy(t, server.Addr())
-		s := openURL(t, p.url(), Config{})
+		p := sinktest.NewProxy(t, server.Addr())
+		s := openURL(t, "nats://"+p.Addr, Config{})
 		deliver(t, s, newEvent(t, "s", 1))
 		before := count(t, js, "S")
 
-		p.swallow.Store(true)
+		p.Swallow.Store(true)
 		batch := []outbox.Delivery{newEvent(t, "s", 1), newEvent(t, "s", 1), newEvent(t, "s", 2)}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		if cut {
@@ -260,11 +90,11 @@ func TestLostAcknowledgement(t *testing.T) {
 			go func() {
 				for ctx.Err() == nil { // until the first of each key is stored, and an acknowledgement swallowed
 					s, err := js.Stream(ctx, "S")
-					if err == nil && s.CachedInfo().State.Msgs >= before+2 && p.dropped.Load() > 0 {
+					if err == nil && s.CachedInfo().State.Msgs >= before+2 && p.Dropped.Load() > 0 {
 						break
 					}
 				}
-				p.cut()
+				p.Cut()
 			}()
 		}
 		got := s.Publish(ctx, batch)
@@ -275,12 +105,12 @@ func TestLostAcknowledgement(t *testing.T) {
 			t.Errorf("behind a lost acknowledgement: %+v", got[1])
 		}
 		class(t, got[2], outbox.ClassUnavailable, "")
-		if p.dropped.Load() == 0 {
+		if p.Dropped.Load() == 0 {
 			t.Error("no acknowledgement was lost: the fault did not strike")
 		}
 		eventually(t, func() bool { return count(t, js, "S") == before+2 }) // the first of each key
-		p.swallow.Store(false)
-		p.cut() // what was swallowed in part makes no sense any more
+		p.Swallow.Store(false)
+		p.Cut() // what was swallowed in part makes no sense any more
 		eventually(t, func() bool {
 			got = s.Publish(t.Context(), batch)
 			return got[0].Err == nil

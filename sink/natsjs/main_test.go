@@ -3,10 +3,8 @@ package natsjs
 import (
 	"context"
 	"fmt"
-	"hash/fnv"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -16,8 +14,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
-	"github.com/outboxrelay/outbox/sink"
 )
 
 // The binary is the server of its own tests too: as a child process it can be killed and stopped like a real one.
@@ -56,6 +54,17 @@ func serve(file string) error {
 	return nil
 }
 
+var (
+	deliver, deliverAtLast, eventually = sinktest.Deliver, sinktest.DeliverAtLast, sinktest.Eventually
+	newEvent, wantClass                = sinktest.Event, sinktest.WantClass
+)
+
+// class checks an answer's class and a part of its text.
+func class(t testing.TB, res outbox.Result, want outbox.Class, says string) {
+	t.Helper()
+	wantClass(t, res.Err, want, says)
+}
+
 // open returns a sink on the server, and JetStream for what the sink cannot do.
 func open(t testing.TB, server *testenv.NATS, cfg Config) (*Sink, jetstream.JetStream) {
 	t.Helper()
@@ -64,16 +73,8 @@ func open(t testing.TB, server *testenv.NATS, cfg Config) (*Sink, jetstream.JetS
 
 func openURL(t testing.TB, url string, cfg Config) *Sink {
 	t.Helper()
-	sink, err := Open(t.Context(), url, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := sink.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return sink
+	s, err := Open(t.Context(), url, cfg)
+	return sinktest.Closing(t, s, err)
 }
 
 // admin connects, and connects again whenever the server has been away.
@@ -170,70 +171,4 @@ func leader(t testing.TB, js jetstream.JetStream, name string) (number int) {
 		return err == nil
 	})
 	return number
-}
-
-// newEvent returns a delivery of a new event; events of the same key stay in order.
-func newEvent(t testing.TB, subject string, key int) outbox.Delivery {
-	t.Helper()
-	id, err := outbox.NewID()
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := fnv.New64a()
-	fmt.Fprintf(h, "%d", key)
-	orderKey := int64(h.Sum64())
-	return outbox.Delivery{
-		Destination: subject,
-		Record: &outbox.Record{
-			Event: outbox.Event{
-				ID: id, Topic: "order.placed", OccurredAt: time.Now(), AggregateType: "Order", AggregateID: fmt.Sprint(key),
-				TenantID: "acme", Source: "orders", Payload: []byte(`{"total":1}`),
-			},
-			OrderKey: orderKey, Keyed: true, Lane: int16(uint64(orderKey) % outbox.Lanes),
-		},
-	}
-}
-
-// eventually waits until ok, for what another process does in its own time.
-func eventually(t testing.TB, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("nothing for %s", testenv.Patience)
-		}
-	}
-}
-
-// deliver publishes and checks that all were delivered for the first time.
-func deliver(t testing.TB, s sink.Sink, batch ...outbox.Delivery) {
-	t.Helper()
-	for i, res := range s.Publish(t.Context(), batch) {
-		if res != (outbox.Result{}) {
-			t.Fatalf("delivery %d is answered %+v", i, res)
-		}
-	}
-}
-
-// class checks an answer's class and a part of its text.
-func class(t testing.TB, res outbox.Result, want outbox.Class, says string) {
-	t.Helper()
-	got, _ := outbox.Classify(res.Err)
-	if res.Err == nil || got != want || !strings.Contains(res.Err.Error(), says) {
-		t.Errorf("answered %+v (class %d), want class %d and %q", res, got, want, says)
-	}
-}
-
-// deliverAtLast publishes until the server is there.
-func deliverAtLast(t *testing.T, s sink.Sink, batch ...outbox.Delivery) {
-	t.Helper()
-	eventually(t, func() bool {
-		for i, res := range s.Publish(t.Context(), batch) {
-			if class, _ := outbox.Classify(res.Err); res.Err != nil && class != outbox.ClassUnavailable {
-				t.Fatalf("delivery %d is answered %+v", i, res)
-			} else if res.Err != nil {
-				return false
-			}
-		}
-		return true
-	})
 }

@@ -14,49 +14,33 @@ import (
 	"github.com/outboxrelay/outbox/internal/sink/cloudevent"
 )
 
-// Names of headers. "ce-" and "content-type" are the NATS protocol binding's of CloudEvents 1.0.3: a content type of
-// CloudEvents says structured mode, so binary mode has datacontenttype under its own name.
+// attribute begins the names of headers that are attributes, and eventID is the event's own. They are the NATS protocol
+// binding's of CloudEvents 1.0.3. A content type of CloudEvents says structured mode, so binary mode has
+// datacontenttype under its own name.
 const (
-	attribute   = "ce-"
-	eventID     = attribute + "id"
-	contentType = "content-type"
-	traceParent = "traceparent"
-	traceState  = "tracestate"
+	attribute = "ce-"
+	eventID   = attribute + "id"
 )
 
 // message is what is sent of a delivery.
 func (s *Sink) message(d *outbox.Delivery) *nats.Msg {
 	m := &nats.Msg{Subject: d.Destination, Header: make(nats.Header, 4)}
 	set := func(name, value string) { m.Header[name] = []string{value} }
-	switch {
-	case s.watermill:
-		m.Data = d.Payload
-		set(cloudevent.WatermillID, d.ID.String())
-		for name, value := range cloudevent.Watermill(d) {
-			set(name, cloudevent.HeaderValue(value))
+	form := cloudevent.Form{Envelope: s.cfg.Envelope, Binary: s.cfg.Binary, Prefix: attribute, Watermill: s.cfg.Watermill}
+	m.Data = form.Message(make([]byte, 0, len(d.Payload)+1024), d, func(name, value string) {
+		if s.cfg.Binary && name == cloudevent.ContentType {
+			name = attribute + "datacontenttype"
 		}
-	case s.binary:
-		m.Data = d.Payload
-		for name, value := range d.Attributes() {
-			set(attribute+name, cloudevent.HeaderValue(value))
+		if s.cfg.Watermill || strings.HasPrefix(name, attribute) {
+			value = cloudevent.HeaderValue(value)
 		}
-	default:
-		m.Data = d.AppendMessage(make([]byte, 0, len(d.Payload)+1024), s.envelope)
-		set(contentType, outbox.ContentType(m.Data))
+		set(name, value)
+	})
+	if !s.cfg.Watermill {
 		set(eventID, d.ID.String())
 	}
-	if !s.copies {
+	if s.cfg.Window >= 0 {
 		set(jetstream.MsgIDHeader, messageID(d))
-	}
-	if s.watermill {
-		return m // it has them
-	}
-	parent, state := d.TraceContext()
-	if parent != "" {
-		set(traceParent, parent)
-	}
-	if state != "" {
-		set(traceState, state)
 	}
 	return m
 }

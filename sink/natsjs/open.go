@@ -12,7 +12,44 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
+	"github.com/outboxrelay/outbox/sink"
 )
+
+// Driver opens sinks by the URLs that Open takes.
+func Driver() sink.Driver {
+	return sink.Driver{
+		Schemes:   []string{family.Plain, family.Secure},
+		Example:   "nats://user:password@host:4222 for JetStream, tls:// for TLS",
+		Variables: []string{"NATS_URL"},
+		Open: func(ctx context.Context, url string, o sink.Options) (sink.Sink, error) {
+			return Open(ctx, url, Config{Window: o.Window})
+		},
+		Check: func(url string) error {
+			_, err := parse(url, &Config{})
+			return err
+		},
+		// A server that demands TLS gets it from a nats:// URL too, but nobody who stands between would.
+		Plaintext: family.Plaintext, Hint: hint,
+	}
+}
+
+func hint(err error) string {
+	switch {
+	case refusedUser(err):
+		return "correct user, password, token or credentials file in the URL"
+	case errors.Is(err, nats.ErrSecureConnWanted):
+		return "the server has no TLS: set it up there, or write nats:// in the URL"
+	case strings.Contains(err.Error(), "connect to NATS"):
+		return "is a NATS server running there?"
+	}
+	return ""
+}
+
+// refusedUser tells whether the server knows the user or its password not, or no longer.
+func refusedUser(err error) bool {
+	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) ||
+		errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired)
+}
 
 // Open connects to the NATS that url names and returns a Sink that Close closes:
 //
@@ -22,18 +59,19 @@ import (
 //	nats://user:password@host1,host2:4222     servers of a cluster, of which any will do
 //
 // Query parameters: cloudevents=binary for binary mode (structured), creds=FILE with the user's JWT and key. For a
-// stream to be made if there is none of its name: create=NAME, subjects=orders.>,invoices.> and replicas=3 (1). A
-// server that cannot be reached or refuses the user is an error of class outbox.ClassUnavailable.
+// stream to be made if there is none of its name: create=NAME, subjects=orders.>,invoices.> and replicas=3 (1).
+//
+// A server that cannot be reached is an error of class outbox.ClassUnavailable. One that refuses the user, has no TLS,
+// or for which nobody vouches, is one of class outbox.ClassPermanent.
 func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 	t, err := parse(url, &cfg)
 	if err != nil {
 		return nil, fmt.Errorf("configure NATS sink: %w", err)
 	}
-	s := newSink(cfg)
-	s.target = t
+	s := &Sink{cfg: cfg, target: t, dialling: make(chan struct{}, 1)}
 	l, err := s.connected(ctx)
 	if err != nil {
-		return nil, err
+		return nil, sinkurl.Failed(err, refusedUser(err) || errors.Is(err, nats.ErrSecureConnWanted))
 	}
 	if err := create(ctx, l.js, cfg); err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -96,11 +134,8 @@ func parse(text string, cfg *Config) (*target, error) {
 	if t.credentials != "" && u.Account != nil {
 		problems = append(problems, errors.New("the URL has both a user and creds: one of them says who connects"))
 	}
-	if cfg.TLS != nil && !u.Secure {
-		problems = append(problems, errors.New("TLS is set but the URL is not tls://"))
-	}
 	*cfg, err = cfg.withDefaults()
-	return t, errors.Join(append(problems, err)...)
+	return t, errors.Join(append(problems, u.CheckTLS(t.tls), err)...)
 }
 
 // String names the hosts, for errors.
@@ -108,13 +143,9 @@ func (t *target) String() string { return strings.Join(t.Hosts, ",") }
 
 // urls are what the client is given to try.
 func (t *target) urls() string {
-	scheme := "nats://"
-	if t.Secure {
-		scheme = "tls://"
-	}
 	var all []string
 	for _, host := range t.Hosts {
-		all = append(all, scheme+host)
+		all = append(all, t.Scheme+"://"+host)
 	}
 	return strings.Join(append(all, t.known...), ",")
 }

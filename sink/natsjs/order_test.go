@@ -67,32 +67,8 @@ func TestOneEventOfAKeyInFlight(t *testing.T) {
 	server := testenv.NATSServer(t, testenv.NATSConfig{NoJetStream: true})
 	s := openURL(t, server.URL(), Config{})
 	peer := newScript(t, server, "s.>")
-	a1, a2, a3, b1, free1, free2 := newEvent(
-		t,
-		"s.1",
-		1,
-	), newEvent(
-		t,
-		"s.1",
-		1,
-	), newEvent(
-		t,
-		"s.1",
-		1,
-	), newEvent(
-		t,
-		"s.1",
-		2,
-	),
-		newEvent(
-			t,
-			"s.1",
-			1,
-		), newEvent(
-			t,
-			"s.1",
-			1,
-		)
+	a1, a2, a3, b1 := newEvent(t, "s.1", 1), newEvent(t, "s.1", 1), newEvent(t, "s.1", 1), newEvent(t, "s.1", 2)
+	free1, free2 := newEvent(t, "s.1", 1), newEvent(t, "s.1", 1)
 	free1.Keyed, free2.Keyed = false, false
 	a1too, a2too := a1, a2
 	a1too.Destination, a2too.Destination = "s.2", "s.2"

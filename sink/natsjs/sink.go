@@ -87,9 +87,6 @@ type Stream struct {
 }
 
 func (c Config) withDefaults() (Config, error) {
-	if c.Envelope == nil {
-		c.Envelope = outbox.CloudEvent
-	}
 	if c.Window == 0 {
 		c.Window = dedup.DefaultWindow
 	}
@@ -121,12 +118,8 @@ func (s Stream) check() error {
 
 // Sink is an outbox.Sink that publishes to JetStream. It is safe for concurrent use.
 type Sink struct {
-	envelope outbox.Envelope
-	binary   bool
-
-	watermill bool
-	copies    bool    // let through: no Nats-Msg-Id is sent
-	target    *target // where Open connects; nil: the connection is somebody else's
+	cfg    Config
+	target *target // where Open connects; nil: the connection is somebody else's
 
 	dialling chan struct{} // held by who connects
 	mu       sync.Mutex
@@ -162,7 +155,7 @@ func New(conn *nats.Conn, cfg Config) (*Sink, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configure NATS sink: %w", err)
 	}
-	s := newSink(cfg)
+	s := &Sink{cfg: cfg, dialling: make(chan struct{}, 1)}
 	if s.link, err = newLink(conn); err != nil {
 		return nil, fmt.Errorf("configure NATS sink: %w", err)
 	}
@@ -174,11 +167,6 @@ func New(conn *nats.Conn, cfg Config) (*Sink, error) {
 		}
 	})
 	return s, nil
-}
-
-func newSink(cfg Config) *Sink {
-	return &Sink{envelope: cfg.Envelope, binary: cfg.Binary, watermill: cfg.Watermill, copies: cfg.Window < 0,
-		dialling: make(chan struct{}, 1)}
 }
 
 const pingTimeout = 5 * time.Second

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 	"github.com/outboxrelay/outbox/sink"
 )
@@ -163,24 +164,13 @@ func TestPassword(t *testing.T) {
 		Text: `authorization { users: [ { user: relay, password: hunter2 }, { user: admin, password: other } ] }`})
 	js := admin(t, "nats://admin:other@"+server.Addr())
 	stream(t, js, jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
-	d := Driver()
-	for url, want := range map[string]struct {
-		waits bool
-		hint  string
-	}{
-		"nats://relay:hunter9@" + server.Addr(): {false, "password"},
-		"nats://hunter9@" + server.Addr():       {false, "password"},
-		"nats://" + server.Addr():               {false, "password"},
-		"nats://relay:hunter9@127.0.0.1:1":      {true, "is a NATS server running there?"},
-		"tls://relay:hunter9@" + server.Addr():  {false, "has no TLS"},
-	} {
-		_, err := d.Open(t.Context(), url, sink.Options{})
-		if c, _ := outbox.Classify(err); err == nil || (c == outbox.ClassUnavailable) != want.waits {
-			t.Errorf("%s: class %v of %v", url, c, err)
-		} else if got := d.Hint(err); !strings.Contains(got, want.hint) || strings.Contains(err.Error(), "hunter") {
-			t.Errorf("%s: got hint %q of %v, want %q", url, got, err, want.hint)
-		}
-	}
+	sinktest.Opens(t, Driver(), map[string]sinktest.Opening{
+		"nats://relay:hunter9@" + server.Addr(): {Hint: "password"},
+		"nats://hunter9@" + server.Addr():       {Hint: "password"},
+		"nats://" + server.Addr():               {Hint: "password"},
+		"nats://relay:hunter9@127.0.0.1:1":      {Waits: true, Hint: "is a NATS server running there?"},
+		"tls://relay:hunter9@" + server.Addr():  {Hint: "has no TLS"},
+	})
 
 	s := openURL(t, "nats://relay:hunter2@"+server.Addr(), Config{})
 	deliver(t, s, newEvent(t, "s", 1))

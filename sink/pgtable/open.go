@@ -15,10 +15,25 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
 	"github.com/outboxrelay/outbox/sink"
 )
+
+// Driver opens sinks by the URLs that Open takes.
+func Driver() sink.Driver {
+	return sink.Driver{
+		Schemes: []string{"postgres", "postgresql"},
+		Example: "postgres://user:password@host:5432/database, whose tables are the destinations",
+		Open: func(ctx context.Context, url string, _ sink.Options) (sink.Sink, error) {
+			return Open(ctx, url, Config{})
+		},
+		Check: func(url string) error {
+			_, err := parse(url, &Config{})
+			return err
+		},
+		Mask: mask, Plaintext: plaintext, Hint: hint,
+	}
+}
 
 // Open connects to the database that url names and returns a Sink that Close closes:
 //
@@ -44,10 +59,8 @@ func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 	s.owned, s.secret = true, config.ConnConfig.Password
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
-		if lasts(err) {
-			return nil, outbox.Permanent(&connectError{s.text(err), true})
-		}
-		return nil, outbox.Unavailable(&connectError{s.text(err), false})
+		lasts := lasts(err)
+		return nil, sinkurl.Failed(&connectError{s.text(err), lasts}, lasts)
 	}
 	return s, nil
 }
@@ -117,32 +130,10 @@ func parse(text string, cfg *Config) (*pgxpool.Config, error) {
 
 const connectTimeout = 5 * time.Second
 
-// Driver opens sinks by the URLs that Open takes.
-func Driver() sink.Driver {
-	return sink.Driver{
-		Schemes: []string{"postgres", "postgresql"},
-		Example: "postgres://user:password@host:5432/database, whose tables are the destinations",
-		Open:    openByURL, Check: checkURL, Mask: mask, Plaintext: plaintext, Hint: hint,
-	}
-}
-
-func openByURL(ctx context.Context, url string, _ sink.Options) (sink.Sink, error) {
-	s, err := Open(ctx, url, Config{})
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
-func checkURL(url string) error {
-	_, err := parse(url, &Config{})
-	return err
-}
-
 func mask(url string) string {
 	config, err := parse(url, &Config{})
 	if err != nil {
-		return "(no valid URL)"
+		return sinkurl.None
 	}
 	return fmt.Sprintf("%s at %s:%d", config.ConnConfig.Database, config.ConnConfig.Host, config.ConnConfig.Port)
 }

@@ -1,28 +1,18 @@
 package pgtable
 
 import (
-	"context"
 	"errors"
-	"io"
-	"net"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sink/rounds"
+	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
-
-func wantUnavailable(t testing.TB, res outbox.Result, says string) {
-	t.Helper()
-	if class, _ := outbox.Classify(res.Err); res.Err == nil || class != outbox.ClassUnavailable ||
-		!strings.Contains(res.Err.Error(), says) {
-		t.Fatalf("answered %+v, want unavailable: %s", res, says)
-	}
-}
 
 func startPostgres(t *testing.T) *testenv.Postgres {
 	server, err := testenv.StartPostgres(t.Context(), testenv.PostgresConfig{})
@@ -37,56 +27,18 @@ func startPostgres(t *testing.T) *testenv.Postgres {
 	return server
 }
 
-// The server dies while batches are sent one after another, and comes back. What is sent again is a copy or new, and
-// every event is there once and in order.
+// The server is killed again and again while events are published: each is there once, in order.
 func TestKilledWhilePublishing(t *testing.T) {
 	t.Parallel()
 	server := startPostgres(t)
 	admin := connectAdmin(t, server.URL("postgres"))
 	makeTables(t, admin, "inbox")
-	sink := openURL(t, server.TCPURL("postgres"), Config{})
-	var sent []outbox.Delivery
-	copies, failures := 0, 0
-	killed := make(chan error, 1)
-	for n := 0; n < 40 || failures == 0; n++ {
-		batch := make([]outbox.Delivery, 200)
-		for i := range batch {
-			batch[i] = event(t, "inbox", 1)
-		}
-		if n == 20 {
-			go func() { killed <- server.Kill() }()
-		}
-		for {
-			got := sink.Publish(t.Context(), batch)
-			if got[0].Err == nil {
-				for i, res := range got {
-					if res.Err != nil {
-						t.Fatalf("delivery %d is answered %+v, the first is delivered", i, res)
-					}
-					if res.Duplicate {
-						copies++
-					}
-				}
-				break
-			}
-			wantUnavailable(t, got[0], "")
-			if failures++; failures == 1 {
-				if err := sink.Abilities().Ping(t.Context()); err == nil {
-					t.Log("backends outlive the postmaster")
-				}
-				if err := errors.Join(<-killed, server.Restart()); err != nil {
-					t.Fatal(err)
-				}
-			}
-			time.Sleep(10 * time.Millisecond) // as a relay's breaker does
-		}
-		sent = append(sent, batch...)
-	}
-	t.Logf("%d failures, %d copies were refused", failures, copies)
-	eventually(t, func() bool { return admin.Ping(t.Context()) == nil })
-	if got := received(t, admin, "inbox"); !slices.Equal(got, ids(sent...)) {
-		t.Errorf("%d rows, want the %d events once and in order", len(got), len(sent))
-	}
+	sinktest.Killed(t, openURL(t, server.TCPURL("postgres"), Config{}), "inbox",
+		func() error { return errors.Join(server.Kill(), server.Restart()) },
+		func(int) []string {
+			eventually(t, func() bool { return admin.Ping(t.Context()) == nil })
+			return received(t, admin, "inbox")
+		})
 }
 
 // The reply to a committed batch is lost: nothing is sent again by itself, and then all of it is a copy.
@@ -95,13 +47,13 @@ func TestLostReply(t *testing.T) {
 	server := startPostgres(t)
 	admin := connectAdmin(t, server.URL("postgres"))
 	makeTables(t, admin, "inbox", "other")
-	proxy := startProxy(t, server.Addr())
-	sink := openURL(t, strings.Replace(server.TCPURL("postgres"), server.Addr(), proxy.Addr().String(), 1), Config{})
+	proxy := sinktest.NewProxy(t, server.Addr())
+	sink := openURL(t, strings.Replace(server.TCPURL("postgres"), server.Addr(), proxy.Addr, 1), Config{})
 	deliver(t, sink, event(t, "other", 1))
-	proxy.cut.Store(true)
+	proxy.LoseReply.Store(true)
 	batch := []outbox.Delivery{event(t, "inbox", 1), event(t, "inbox", 1), event(t, "other", 2)}
 	wantUnavailable(t, sink.Publish(t.Context(), batch)[0], "")
-	if proxy.cut.Load() {
+	if proxy.LoseReply.Load() {
 		t.Error("no reply was lost")
 	}
 	eventually(t, func() bool { return len(received(t, admin, "inbox")) == 2 })
@@ -186,15 +138,16 @@ func TestSlowTable(t *testing.T) {
 		}
 		return false
 	})
-	if attempts == 1 || sink.limit.get() >= 60 {
-		t.Errorf("done after %d attempts with transactions of %d rows: nothing was too slow", attempts, sink.limit.get())
+	if attempts == 1 || sink.limit.Get() >= 60 {
+		t.Errorf("done after %d attempts with transactions of %d rows: nothing was too slow", attempts, sink.limit.Get())
 	}
 	if got := received(t, admin, "inbox"); !slices.Equal(got, ids(batch...)) {
 		t.Errorf("%d rows, want all in order", len(got))
 	}
-	sink.limit.since = time.Now().Add(-2 * growAfter)
-	if before := sink.limit.rows; sink.limit.get() != 2*before {
-		t.Errorf("a minute later it is %d, want twice %d", sink.limit.rows, before)
+	before := sink.limit.Get()
+	sink.limit.Since = time.Now().Add(-2 * rounds.GrowAfter)
+	if after := sink.limit.Get(); after != 2*before {
+		t.Errorf("a minute later it is %d, want twice %d", after, before)
 	}
 }
 
@@ -221,60 +174,6 @@ func TestThroughAPooler(t *testing.T) {
 	all.Wait()
 	if n := len(received(t, admin, "a")) + len(received(t, admin, "b")); n != 1600 {
 		t.Errorf("%d rows, want 1600", n)
-	}
-}
-
-// proxy passes on what comes. When cut is set, it closes the connection instead of passing on the next reply, once.
-type proxy struct {
-	net.Listener
-	cut atomic.Bool
-}
-
-func startProxy(t *testing.T, server string) *proxy {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &proxy{Listener: listener}
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return // closed
-			}
-			running.Go(func() { p.serve(t, client, server) })
-		}
-	})
-	t.Cleanup(func() { _ = listener.Close(); running.Wait() })
-	return p
-}
-
-func (p *proxy) serve(t *testing.T, client net.Conn, address string) {
-	defer client.Close()
-	server, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	stop := context.AfterFunc(t.Context(), func() { _ = client.Close() })
-	defer stop()
-	var requests sync.WaitGroup
-	requests.Go(func() {
-		_, _ = io.Copy(server, client) // until either side closes
-		_ = server.Close()
-	})
-	defer requests.Wait()
-	reply := make([]byte, 64<<10)
-	for {
-		n, err := server.Read(reply)
-		if err != nil || p.cut.CompareAndSwap(true, false) {
-			_ = client.Close()
-			return
-		}
-		if _, err := client.Write(reply[:n]); err != nil {
-			return
-		}
 	}
 }
 

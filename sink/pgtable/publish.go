@@ -63,7 +63,7 @@ type state struct {
 
 // bound returns the end of the round that begins at from.
 func (p *publication) bound(from int) int {
-	rows, size := p.limit.get(), 0
+	rows, size := p.limit.Get(), 0
 	for i := from; i < len(p.batch); i++ {
 		if size += len(p.batch[i].Payload); i > from && (i-from == rows || size > maxBytes) {
 			return i
@@ -84,7 +84,7 @@ func (p *publication) send(ctx context.Context, todo []int) {
 		case err == nil:
 			return
 		case ctx.Err() != nil:
-			p.limit.shrink(len(todo)) // it was too slow, or had to wait
+			p.limit.Shrink(len(todo)) // it was too slow, or had to wait
 			continue                  // sift answers
 		case isUnavailable(err):
 			p.stop(err, len(todo))
@@ -109,7 +109,7 @@ func (p *publication) send(ctx context.Context, todo []int) {
 // stop has everything that is not answered yet answered as unavailable.
 func (p *publication) stop(err error, rows int) {
 	if code(err) == queryCanceled { // by statement_timeout
-		p.limit.shrink(rows)
+		p.limit.Shrink(rows)
 	}
 	p.down = outbox.Unavailable(fmt.Errorf("insert into the sink's PostgreSQL: %s", p.text(err)))
 }

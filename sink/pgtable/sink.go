@@ -45,6 +45,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sink/rounds"
 	"github.com/outboxrelay/outbox/internal/store/migration"
 	"github.com/outboxrelay/outbox/internal/store/sqlfile"
 )
@@ -62,7 +63,7 @@ type Sink struct {
 	owned  bool // Open made the pool, so Close closes it
 	secret string
 
-	limit limit
+	limit rounds.Limit // of rows: a table with slow triggers would never get a large transaction done
 
 	mu     sync.Mutex
 	tables map[string]table // by destination
@@ -79,7 +80,7 @@ func New(pool *pgxpool.Pool, cfg Config) (*Sink, error) {
 }
 
 func newPublisher(pool *pgxpool.Pool, cfg Config) *Sink {
-	return &Sink{pool: pool, cfg: cfg, tables: map[string]table{}, limit: limit{rows: maxRows}}
+	return &Sink{pool: pool, cfg: cfg, tables: map[string]table{}, limit: rounds.Limit{Least: 1, Most: maxRows}}
 }
 
 // Abilities implements outbox.Able.

@@ -13,16 +13,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
-
-// failedAlone checks an answer that counts against the event, and what it says.
-func failedAlone(t testing.TB, res outbox.Result, class outbox.Class, says string) {
-	t.Helper()
-	if got, _ := outbox.Classify(res.Err); res.Err == nil || got != class || !strings.Contains(res.Err.Error(), says) {
-		t.Errorf("answered %+v (class %d), want class %d and %q", res, got, class, says)
-	}
-}
 
 // A row that the table refuses is found among a thousand whatever refuses it. The others go in, but for those behind
 // it.
@@ -94,7 +87,7 @@ func TestRefusedRow(t *testing.T) {
 			for i, res := range sink.Publish(t.Context(), batch) {
 				switch {
 				case i == 700:
-					failedAlone(t, res, tt.class, tt.says)
+					sinktest.WantClass(t, res.Err, tt.class, tt.says)
 					if res.Err != nil && strings.Contains(res.Err.Error(), secret) {
 						t.Errorf("the error has the payload: %v", res.Err)
 					}
@@ -146,7 +139,7 @@ func TestUnfitTable(t *testing.T) {
 		also.Destination = "well" // the event's other destination is served
 		batch = append(batch, also)
 		got := sink.Publish(t.Context(), batch)
-		failedAlone(t, got[1], outbox.ClassRetryable, says)
+		sinktest.WantClass(t, got[1].Err, outbox.ClassRetryable, says)
 		if !strings.Contains(got[1].Err.Error(), destination) {
 			t.Errorf("the error does not name %s: %v", destination, got[1].Err)
 		}
@@ -178,7 +171,7 @@ func TestCreate(t *testing.T) {
 		t.Errorf("%d and %d rows, want 8 and 4", n, m)
 	}
 	got := openURL(t, url+"&create=true", Config{}).Publish(t.Context(), []outbox.Delivery{event(t, "nowhere.inbox", 1)})
-	failedAlone(t, got[0], outbox.ClassRetryable, "nowhere")
+	sinktest.WantClass(t, got[0].Err, outbox.ClassRetryable, "nowhere")
 }
 
 // One transaction for all tables of a batch: a reader never sees an event before an earlier one of its key.
@@ -273,14 +266,14 @@ func FuzzNames(f *testing.F) {
 		d := event(t, name, 1)
 		got := sink.Publish(t.Context(), []outbox.Delivery{d})[0]
 		if _, err := quote(name); err != nil {
-			failedAlone(t, got, outbox.ClassPermanent, "insert into table")
+			sinktest.WantClass(t, got.Err, outbox.ClassPermanent, "insert into table")
 			return
 		}
 		if strings.Contains(name, ".") {
-			failedAlone(t, got, outbox.ClassRetryable, "what is before the dot is a schema")
+			sinktest.WantClass(t, got.Err, outbox.ClassRetryable, "what is before the dot is a schema")
 			return
 		}
-		if rows := received(t, admin, name); got != (outbox.Result{}) || !slices.Contains(rows, d.ID) {
+		if rows := received(t, admin, name); got != (outbox.Result{}) || !slices.Contains(rows, d.ID.String()) {
 			t.Errorf("%q: answered %+v, and the table has %v", name, got, rows)
 		}
 	})

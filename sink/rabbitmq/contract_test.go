@@ -8,6 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 	"github.com/outboxrelay/outbox/outboxtest"
 )
@@ -27,9 +28,9 @@ func contract(t *testing.T, server *testenv.RabbitMQ, kind string) {
 	features := outboxtest.SinkFeatures{Durable: true, Headers: prefix}
 	outboxtest.SinkSuite(t, features, func(t *testing.T) outboxtest.SinkHarness {
 		b := connectBroker(t, server)
-		p := newProxy(t, server.Addr())
+		p := sinktest.NewProxy(t, server.Addr())
 		return outboxtest.SinkHarness{
-			Sink:   open(t, p.url(b.vhost), Config{}),
+			Sink:   open(t, behind(p, b.vhost), Config{}),
 			Binary: open(t, b.url()+"?cloudevents=binary", Config{}),
 			Listen: func(t *testing.T) (string, <-chan outboxtest.Arrived) {
 				name := fmt.Sprintf("suite.%d", names.Add(1))
@@ -68,7 +69,7 @@ func contract(t *testing.T, server *testenv.RabbitMQ, kind string) {
 			Restart:   func(t *testing.T) { killWhilePublishing(t, server) },
 			Refusing:  "no-such-queue",
 			Forbidden: []string{"", "/", "line\nbreak", "exchange\r/key", strings.Repeat("x", 256), "100%/key", "bad\xffutf8"},
-			Stall:     func(*testing.T) func() { return p.stall() },
+			Stall:     func(*testing.T) func() { return p.Stall() },
 		}
 	})
 }

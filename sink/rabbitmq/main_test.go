@@ -2,18 +2,14 @@ package rabbitmq
 
 import (
 	"context"
-	"fmt"
-	"hash/fnv"
-	"net"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 	"github.com/outboxrelay/outbox/sink"
 )
@@ -150,37 +146,15 @@ func next(t testing.TB, messages <-chan amqp.Delivery) amqp.Delivery {
 	return amqp.Delivery{}
 }
 
+var (
+	newEvent, ids, deliver = sinktest.Event, sinktest.IDs, sinktest.Deliver
+	wantClass, eventually  = sinktest.WantClass, sinktest.Eventually
+)
+
 func open(t testing.TB, url string, cfg Config) *Sink {
 	t.Helper()
 	s, err := Open(t.Context(), url, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
-
-// newEvent returns a delivery of a new event; events of the same key stay in order.
-func newEvent(t testing.TB, to string, key int) outbox.Delivery {
-	t.Helper()
-	id, err := outbox.NewID()
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := fnv.New64a()
-	fmt.Fprintf(h, "%d", key)
-	return outbox.Delivery{Destination: to, Record: &outbox.Record{
-		Event: outbox.Event{
-			ID: id, Topic: "order.placed", OccurredAt: time.Now().Truncate(time.Microsecond), AggregateType: "Order",
-			AggregateID: fmt.Sprint(key),
-			TenantID:    "acme", Source: "orders", Payload: []byte(`{"total":1}`),
-		},
-		OrderKey: int64(h.Sum64()), Keyed: true,
-	}}
+	return sinktest.Closing(t, s, err)
 }
 
 // toward is d's event for another destination.
@@ -189,142 +163,9 @@ func toward(d outbox.Delivery, destination string) outbox.Delivery {
 	return d
 }
 
-func ids(batch ...outbox.Delivery) (list []string) {
-	for _, d := range batch {
-		list = append(list, d.ID.String())
-	}
-	return list
-}
-
-// deliver publishes and checks that all were delivered.
-func deliver(t testing.TB, s sink.Sink, batch ...outbox.Delivery) {
-	t.Helper()
-	for i, res := range s.Publish(t.Context(), batch) {
-		if res != (outbox.Result{}) {
-			t.Fatalf("delivery %d is answered %+v, want delivered", i, res)
-		}
-	}
-}
-
-func wantClass(t testing.TB, err error, want outbox.Class) {
-	t.Helper()
-	if class, _ := outbox.Classify(err); err == nil || class != want {
-		t.Errorf("got error %v of class %v, want class %v", err, class, want)
-	}
-}
-
-// eventually waits until ok, for what another process does in its own time.
-func eventually(t testing.TB, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("nothing for %s", testenv.Patience)
-		}
-	}
-}
-
-// proxy stands between the sink and a server, and can stand still or break off.
-type proxy struct {
-	listener net.Listener
-	target   string
-	done     sync.WaitGroup
-
-	mu      sync.Mutex
-	conns   []net.Conn
-	stalled chan struct{} // closed when it goes on; nil while it does
-	ended   chan struct{}
-	held    atomic.Int64 // reads that are held back by stall
-}
-
-func newProxy(t testing.TB, target string) *proxy {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &proxy{listener: listener, target: target, ended: make(chan struct{})}
-	p.done.Go(p.accept)
-	t.Cleanup(func() {
-		close(p.ended)
-		_ = listener.Close()
-		p.cut()
-		p.done.Wait()
-	})
-	return p
-}
-
-func (p *proxy) accept() {
-	for {
-		near, err := p.listener.Accept()
-		if err != nil {
-			return // closed
-		}
-		far, err := net.Dial("tcp", p.target)
-		if err != nil {
-			_ = near.Close()
-			continue
-		}
-		p.mu.Lock()
-		p.conns = append(p.conns, near, far)
-		p.mu.Unlock()
-		p.done.Go(func() { p.copy(far, near) })
-		p.done.Go(func() { p.copy(near, far) })
-	}
-}
-
-func (p *proxy) copy(to, from net.Conn) {
-	defer to.Close()
-	defer from.Close()
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(buf)
-		if n > 0 {
-			p.mu.Lock()
-			stalled := p.stalled
-			p.mu.Unlock()
-			if stalled != nil {
-				p.held.Add(1)
-				select {
-				case <-stalled:
-				case <-p.ended:
-				}
-			}
-			if _, err := to.Write(buf[:n]); err != nil {
-				return
-			}
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
-// cut breaks all connections.
-func (p *proxy) cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, conn := range p.conns {
-		_ = conn.Close()
-	}
-	p.conns = nil
-}
-
-// stall holds back what comes, from either side.
-func (p *proxy) stall() (resume func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	stalled := make(chan struct{})
-	p.stalled = stalled
-	return sync.OnceFunc(func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.stalled = nil
-		close(stalled)
-	})
-}
-
-func (p *proxy) url(vhost string) string {
-	return "amqp://guest:guest@" + p.listener.Addr().String() + "/" + vhost
+// behind is the URL of a virtual host behind a proxy.
+func behind(p *sinktest.Proxy, vhost string) string {
+	return "amqp://guest:guest@" + p.Addr + "/" + vhost
 }
 
 // answers publishes and sorts the answers: positions of those delivered, and the errors.

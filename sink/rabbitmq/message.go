@@ -29,32 +29,18 @@ func (s *Sink) message(d *outbox.Delivery, buf []byte, frame int) (amqp.Publishi
 	if len(d.Topic) <= maxName {
 		m.Type = d.Topic
 	}
-	if parent, state := d.TraceContext(); parent != "" {
-		m.Headers["traceparent"] = parent
-		if state != "" {
-			m.Headers["tracestate"] = state
-		}
-	}
-	switch {
-	case s.cfg.Watermill:
-		m.Headers = amqp.Table{cloudevent.WatermillID: d.ID.String()}
-		for name, value := range cloudevent.Watermill(d) {
+	form := cloudevent.Form{Envelope: s.cfg.Envelope, Binary: s.cfg.Binary, Prefix: prefix, Watermill: s.cfg.Watermill}
+	buf = form.Message(buf[:0], d, func(name, value string) {
+		if name == cloudevent.ContentType {
+			m.ContentType = value
+		} else {
 			m.Headers[name] = value
 		}
-		m.ContentType, m.Body = outbox.ContentType(nil), d.Payload
-	case s.cfg.Binary:
-		for name, value := range d.Attributes() {
-			if name == "datacontenttype" {
-				m.ContentType = value
-				continue
-			}
-			m.Headers[prefix+name] = value
-		}
-		m.Body = d.Payload
-	default:
-		buf = d.AppendMessage(buf[:0], s.cfg.Envelope)
-		m.Body, m.ContentType = buf, outbox.ContentType(buf)
+	})
+	if s.cfg.Watermill {
+		m.ContentType = outbox.ContentType(nil)
 	}
+	m.Body = buf
 	if most := s.largest.Load(); most > 0 && int64(len(m.Body)) > most {
 		return m, buf, outbox.Permanent(fmt.Errorf("the message has %d bytes, and RabbitMQ takes at most %d "+
 			"(its max_message_size)", len(m.Body), most))

@@ -11,9 +11,37 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
+	"github.com/outboxrelay/outbox/sink"
 )
+
+// Driver opens sinks by the URLs that Open takes.
+func Driver() sink.Driver {
+	return sink.Driver{
+		Schemes:   []string{family.Plain, family.Secure},
+		Example:   "amqp://user:password@host:5672/vhost for RabbitMQ, amqps:// for TLS",
+		Variables: []string{"CLOUDAMQP_URL", "RABBITMQ_URL"},
+		Open: func(ctx context.Context, url string, _ sink.Options) (sink.Sink, error) {
+			return Open(ctx, url, Config{})
+		},
+		Check: func(url string) error {
+			_, err := parse(url, &Config{})
+			return err
+		},
+		Plaintext: family.Plaintext, Hint: hint,
+	}
+}
+
+func hint(err error) string {
+	var e *amqp.Error
+	switch {
+	case errors.As(err, &e) && (e.Code == amqp.AccessRefused || e.Code == amqp.NotAllowed):
+		return "correct user, password or virtual host in the URL, or the user's rights (rabbitmqctl set_permissions)"
+	case strings.Contains(err.Error(), "connect to RabbitMQ"):
+		return "is RabbitMQ running there?"
+	}
+	return ""
+}
 
 // connectLimit bounds one attempt to connect, until the server has agreed to everything. The option
 // connection_timeout, in milliseconds, is another.
@@ -43,21 +71,15 @@ func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 	s := newSink(t.connect, cfg)
 	if err := s.ping(ctx); err != nil {
 		_ = s.Close() // it has no connection, or one that does not answer
-		if lasting(err) {
-			err = outbox.Permanent(err)
-		}
-		return nil, err
+		return nil, sinkurl.Failed(err, refused(err))
 	}
 	return s, nil
 }
 
-// lasting tells whether an error of connecting is one that waiting does not cure.
-func lasting(err error) bool {
-	var certificate *tls.CertificateVerificationError
+// refused tells whether the server knows the user, or the virtual host, not.
+func refused(err error) bool {
 	var e *amqp.Error
 	switch {
-	case errors.As(err, &certificate):
-		return true
 	case !errors.As(err, &e):
 		return false
 	case e.Code == amqp.NotAllowed: // of the virtual host; a limit of connections has this code too
@@ -69,16 +91,8 @@ func lasting(err error) bool {
 // family has as Others the options of the client.
 var family = sinkurl.Family{Name: "RabbitMQ", Form: "amqp://user:password@host:5672/vhost (or amqps://)",
 	Plain: "amqp", Secure: "amqps", Port: "5672", SecurePort: "5671", Path: true,
-	Others: []string{
-		"heartbeat",
-		"connection_timeout",
-		"channel_max",
-		"auth_mechanism",
-		"cacertfile",
-		"certfile",
-		"keyfile",
-		"server_name_indication",
-	}}
+	Others: []string{"heartbeat", "connection_timeout", "channel_max", "auth_mechanism", "cacertfile", "certfile",
+		"keyfile", "server_name_indication"}}
 
 // target is what a URL says.
 type target struct {
@@ -99,10 +113,7 @@ func parse(text string, cfg *Config) (*target, error) {
 	if t.uri, err = amqp.ParseURI(u.One(u.Hosts[0])); err != nil {
 		problems = append(problems, errClient)
 	}
-	if cfg.TLS != nil && !u.Secure {
-		problems = append(problems, errors.New("TLS is set but the URL is not amqps://"))
-	}
-	return t, errors.Join(problems...)
+	return t, errors.Join(append(problems, u.CheckTLS(t.tls))...)
 }
 
 // errClient says nothing of the URL, because it may hold a password.

@@ -3,19 +3,10 @@ package rabbitmq
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +15,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/sinktest"
 )
 
 func TestParseURL(t *testing.T) {
@@ -55,75 +47,73 @@ func TestParseURL(t *testing.T) {
 	}
 }
 
-// Every kind of mistake in a URL with a password, and none of the errors has a piece of it.
-func TestPasswordStaysOutOfErrors(t *testing.T) {
+func TestURLs(t *testing.T) {
+	t.Parallel()
+	sinktest.URLs{
+		Check: map[string]string{
+			"amqp://h": "", "amqps://u:p@h:5671/v": "", "amqp://a,b:2/": "", "amqp://[::1]:5672": "",
+			"amqp://u:hunter2@h:0": "none of 1 to 65535", "amqp://u:hunter2@h:99999": "none of 1 to 65535",
+			"amqp://u:hunter2@h/v?declare=classic": "quorum", "amqp://u:hunter2@h/v?cloudevents=both": "structured",
+			"amqp://u:hunter2@h/v?hunter2=1": "an option that is none of", "amqp://u:hunt/er2@h": "%2F",
+			"amqp://u:hunter2@h,": "not of the form",
+		},
+		Plaintext: map[string]string{
+			"amqp://mq:5672/v": "mq", "amqp://u:p@10.0.0.7": "10.0.0.7", "amqp://[2001:db8::1]:5672": "2001:db8::1",
+			"amqp://a:1,localhost:2,b:3/": "a b", "amqp://127.0.0.1": "", "amqp://localhost": "",
+			"amqp://[::1]:5672/v": "", "amqps://mq": "",
+		},
+		Mask: map[string]string{"amqp://u:hunter2@h:5672/v?declare=quorum": "amqp://h:5672/v"},
+	}.Test(t, Driver())
+}
+
+// What comes of a URL, and that no error has a piece of its password, whatever the mistake.
+func TestDriver(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
-	for _, url := range []string{
-		"amqp://user:hunter/65432@" + b.Addr(),
-		"amqp://user:65432/hunter@" + b.Addr(),
-		"amqp://user:65432#hunter@" + b.Addr(),
-		"amqp://user:65432?hunter@" + b.Addr(),
-		"amqp://user:hunter%zz@" + b.Addr(),
-		"amqp://user:hunter 2@" + b.Addr(),
-		"amqp://user:hunter@@h:port",
-		"amqp://user:hunter@h:1,h:port",
-		"amqp://user:hunter@h:1?hunter=1",
-		"amqp://user:hunter@h:1?declare=hunter",
-		"amqp://user:hunter@h:1?cloudevents=hunter",
-		"amqp://user:hunter@h:1?heartbeat=hunter",
-		"amqp://user:hunter@h:70000",
-		"amqp://user:hunter@h/v#hunter",
-		"http://user:hunter@h:1",
-		"user:hunter@h:1",
-		"\x7famqp://user:hunter@h",
-		"amqp://guest:hunter@" + b.Addr(), // wrong
-		"amqp://user:hunter@" + b.Addr(),  // unknown user
-		"amqp://user:hunter@127.0.0.1:1",  // nobody listens
-		"amqp://user:hunter@127.0.0.1:1,127.0.0.1:2",
-		"amqps://user:hunter@" + b.Addr(), // no TLS there
-		"amqp://user:hunter@" + startParrot(t),
-	} {
-		sink, err := Open(t.Context(), url, Config{})
-		if err == nil {
-			t.Errorf("%s: no error", url)
-			_ = sink.Close()
-			continue
-		}
-		for e := err; e != nil; e = errors.Unwrap(e) {
-			if text := e.Error(); strings.Contains(text, "hunter") || strings.Contains(text, "65432") {
-				t.Errorf("%s: the error is %q", url, text)
-			}
-		}
-	}
+	user := "limited_" + b.vhost
+	b.Eval(t, fmt.Sprintf(`rabbit_auth_backend_internal:add_user(<<%q>>, <<"pw">>, <<"test">>).`, user))
+	running := "is RabbitMQ running there?"
+	sinktest.Opens(t, Driver(), map[string]sinktest.Opening{
+		b.url():                           {Opens: true},
+		"amqp://guest:hunter@" + b.Addr(): {Hint: "password"}, // wrong
+		"amqp://user:hunter@" + b.Addr():  {Hint: "password"}, // unknown user
+		b.URL("no-such-vhost"):            {Hint: "virtual host"},
+		"amqp://" + user + ":pw@" + b.Addr() + "/" + b.vhost: {Hint: "rights"},
+		"amqp://user:hunter@127.0.0.1:1":                     {Waits: true, Hint: running},
+		"amqp://user:hunter@127.0.0.1:1,127.0.0.1:2":         {Waits: true, Hint: running},
+		"amqps://user:hunter@" + b.Addr():                    {Waits: true, Hint: running}, // no TLS there
+		"amqp://user:hunter@" + startParrot(t):               {Waits: true},
+		"amqp://user:hunter/65432@" + b.Addr():               {},
+		"amqp://user:65432/hunter@" + b.Addr():               {},
+		"amqp://user:65432#hunter@" + b.Addr():               {},
+		"amqp://user:65432?hunter@" + b.Addr():               {},
+		"amqp://user:hunter%zz@" + b.Addr():                  {},
+		"amqp://user:hunter 2@" + b.Addr():                   {},
+		"amqp://user:hunter@@h:port":                         {},
+		"amqp://user:hunter@h:1,h:port":                      {},
+		"amqp://user:hunter@h:1?hunter=1":                    {},
+		"amqp://user:hunter@h:1?declare=hunter":              {},
+		"amqp://user:hunter@h:1?cloudevents=hunter":          {},
+		"amqp://user:hunter@h:1?heartbeat=hunter":            {},
+		"amqp://user:hunter@h:70000":                         {},
+		"amqp://user:hunter@h/v#hunter":                      {},
+		"http://user:hunter@h:1":                             {},
+		"user:hunter@h:1":                                    {},
+		"\x7famqp://user:hunter@h":                           {},
+	})
 }
 
 // startParrot runs a server that accepts connections and says in its first frame, which closes the connection, what it
 // would have been told: the password.
 func startParrot(t *testing.T) string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return // closed
-			}
-			_, _ = bufio.NewReader(conn).ReadString(1)
-			text := "no: hunter"
-			payload := append([]byte{0, 10, 0, 50, 1, 147, byte(len(text))}, text...) // connection.close, 403
-			payload = append(payload, 0, 0, 0, 0)
-			frame := append([]byte{1, 0, 0, 0, 0, 0, byte(len(payload))}, payload...)
-			_, _ = conn.Write(append(frame, 206))
-			_ = conn.Close()
-		}
-	}()
-	t.Cleanup(func() { _ = listener.Close(); <-done })
-	return listener.Addr().String()
+	return sinktest.Serve(t, func(conn net.Conn) {
+		_, _ = bufio.NewReader(conn).ReadString(1)
+		text := "no: hunter"
+		payload := append([]byte{0, 10, 0, 50, 1, 147, byte(len(text))}, text...) // connection.close, 403
+		payload = append(payload, 0, 0, 0, 0)
+		frame := append([]byte{1, 0, 0, 0, 0, 0, byte(len(payload))}, payload...)
+		_, _ = conn.Write(append(frame, 206))
+	})
 }
 
 // FuzzParseURL: whatever the URL, an error says nothing of it.
@@ -144,32 +134,6 @@ func FuzzParseURL(f *testing.F) {
 			t.Errorf("the error is %q", err)
 		}
 	})
-}
-
-// The class of an error of Open says whether to wait.
-func TestOpenSaysWhetherToWait(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t)
-	user := "limited_" + b.vhost
-	b.Eval(t, fmt.Sprintf(`rabbit_auth_backend_internal:add_user(<<%q>>, <<"pw">>, <<"test">>).`, user))
-	for url, want := range map[string]struct {
-		class outbox.Class
-		hint  string
-	}{
-		"amqp://guest:wrong@" + b.Addr():                     {outbox.ClassPermanent, "password"},
-		b.URL("no-such-vhost"):                               {outbox.ClassPermanent, "virtual host"},
-		"amqp://" + user + ":pw@" + b.Addr() + "/" + b.vhost: {outbox.ClassPermanent, "rights"},
-		"amqp://127.0.0.1:1":                                 {outbox.ClassUnavailable, "is RabbitMQ running there?"},
-	} {
-		_, err := Open(t.Context(), url, Config{})
-		wantClass(t, err, want.class)
-		if got := hint(err); !strings.Contains(got, want.hint) {
-			t.Errorf("%v: got hint %q, want %q", err, got, want.hint)
-		}
-	}
-	if hint(errors.New("other")) != "" {
-		t.Error("a hint for another's error")
-	}
 }
 
 // One host of several that answers is enough.
@@ -193,61 +157,19 @@ func TestTLS(t *testing.T) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	ca, cert, key := certificates(t, dir)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	_ = listener.Close()
+	ca, cert, key := sinktest.Certificate(t, dir)
+	port := sinktest.FreePort(t)
 	b.Eval(t, fmt.Sprintf(`application:ensure_all_started(ssl), rabbit_networking:start_ssl_listener({"127.0.0.1", %s},
 		[{certfile, %q}, {keyfile, %q}], 1).`, port, cert, key))
 	url := "amqps://guest:guest@127.0.0.1:" + port + "/" + b.vhost
 
 	_, err = Open(t.Context(), url, Config{})
-	wantClass(t, err, outbox.ClassPermanent)
-	if err != nil && !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("a certificate nobody vouches for: %v", err)
-	}
+	wantClass(t, err, outbox.ClassPermanent, "certificate")
 	deliver(t, open(t, url, Config{TLS: &tls.Config{RootCAs: ca}}), newEvent(t, "q", 1))
 	deliver(t, open(t, url+"?cacertfile="+cert, Config{}), newEvent(t, "q", 1))
 	if got := len(b.stored(t, "q")); got != 2 {
 		t.Errorf("%d messages arrived, want 2", got)
 	}
-}
-
-// certificates makes a self-signed one for 127.0.0.1.
-func certificates(t *testing.T, dir string) (pool *x509.CertPool, certFile, keyFile string) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write := func(name, kind string, der []byte) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool = x509.NewCertPool()
-	pool.AddCert(cert)
-	return pool, write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", keyDER)
 }
 
 // A client of somebody's own, and what New refuses.
@@ -289,10 +211,10 @@ func TestNew(t *testing.T) {
 func TestOpenReturns(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
-	p := newProxy(t, b.Addr())
-	defer p.stall()()
+	p := sinktest.NewProxy(t, b.Addr())
+	defer p.Stall()()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	_, err := Open(ctx, p.url(b.vhost), Config{})
+	_, err := Open(ctx, behind(p, b.vhost), Config{})
 	wantClass(t, err, outbox.ClassUnavailable)
 }

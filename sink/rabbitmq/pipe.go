@@ -11,7 +11,7 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Bounds of what is in flight on a channel. RabbitMQ returns an unroutable message with its body, so this is also what
+// Bounds of what a Publish has in flight. RabbitMQ returns an unroutable message with its body, so this is also what
 // returns may take.
 const (
 	maxInFlight = 1000
@@ -30,8 +30,7 @@ type pipe struct {
 	next     *flight  // does not fit yet
 	again    []int    // known not to be published, to be sent again
 	flying   []*flight
-	marks    map[mark]bool // of what is flying
-	bytes    int
+	marks    map[mark]bool   // of what is flying
 	returned map[mark]string // why RabbitMQ returned messages in flight
 	declared map[string]bool // queues
 	refusal  error           // of the exchange, which takes nothing
@@ -43,7 +42,6 @@ type flight struct {
 	delivery  int
 	mark      mark
 	m         amqp.Publishing // until it is sent
-	size      int             // of its body
 	alone     bool
 	confirmed *amqp.DeferredConfirmation
 }
@@ -123,11 +121,7 @@ func (p *pipe) fits() bool {
 	if len(p.flying) == 0 {
 		return true
 	}
-	if p.next.alone || p.flying[0].alone || len(p.flying) == maxInFlight || p.bytes+len(p.next.m.Body) > maxBytes ||
-		p.c.IsClosed() {
-		return false
-	}
-	return !p.marks[p.next.mark]
+	return !p.next.alone && !p.flying[0].alone && !p.c.IsClosed() && !p.marks[p.next.mark]
 }
 
 // send publishes the next message.
@@ -152,10 +146,9 @@ func (p *pipe) send() {
 		p.reply(f.delivery, outbox.Unavailable(fmt.Errorf("publish to RabbitMQ: %w", err)))
 		return
 	}
-	f.size, f.m = len(f.m.Body), amqp.Publishing{}
+	f.m = amqp.Publishing{}
 	p.flying = append(p.flying, f)
 	p.marks[f.mark] = true
-	p.bytes += f.size
 }
 
 // confirm answers the first message in flight, or all of them if the channel is closed.
@@ -220,15 +213,9 @@ func (p *pipe) acked(f *flight) {
 		fmt.Errorf("RabbitMQ returned the message, it has no queue to put it into: %s: %s", why, remedy)))
 }
 
-// land is called for a message that is no longer in flight.
-func (p *pipe) land(f *flight) {
-	p.bytes -= f.size
-	delete(p.marks, f.mark)
-}
-
 // landed is called for a message that has left its channel open.
 func (p *pipe) landed(f *flight) {
-	p.land(f)
+	delete(p.marks, f.mark)
 	if f.alone {
 		p.caution.harmless(p.to[f.delivery])
 		p.link.noteTaken(p.exchange, true)
@@ -259,7 +246,7 @@ func (p *pipe) lost() {
 		if f.confirmed.Acked() {
 			p.acked(f)
 		} else {
-			p.land(f)
+			delete(p.marks, f.mark)
 			unknown = append(unknown, f)
 		}
 	}

@@ -60,7 +60,7 @@ func (p *publication) run(ctx context.Context) (results []outbox.Result, unknown
 	waiting, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
 	p.inFlight.Go(func() { p.link.patience(waiting, giveUp) })
-	results = outbox.InOrder(waiting, p.batch, outbox.Sending{Send: p.send})
+	results = outbox.InOrder(waiting, p.batch, outbox.Sending{Send: p.send, Messages: maxInFlight, Bytes: maxBytes})
 	if waiting.Err() != nil {
 		for i, r := range results {
 			if class, _ := outbox.Classify(r.Err); ctx.Err() != nil && class == outbox.ClassUnavailable {

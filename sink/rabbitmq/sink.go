@@ -19,7 +19,7 @@
 //   - Deliveries of one ordering key go out in the order of the batch, and none after a failed event of its key.
 //     RabbitMQ may refuse one message and take the next (no binding for its routing key, a queue that was full a moment
 //     ago), so the next event of a key is sent when the one before it is confirmed. Different keys, and events without
-//     one, are in flight together, up to 1000 messages a channel.
+//     one, are in flight together, up to 1000 messages of a call.
 //   - What one destination does harms no other. RabbitMQ closes the channel over a missing exchange or a missing right,
 //     and what was in flight on it is lost or not, nobody knows: each exchange has a channel of its own, its first
 //     message on a connection goes alone, and so does whatever is suspected. So the event fails that is to blame, with
@@ -123,9 +123,6 @@ func New(connect func(ctx context.Context) (*amqp.Connection, error), cfg Config
 }
 
 func newSink(connect connector, cfg Config) *Sink {
-	if cfg.Envelope == nil {
-		cfg.Envelope = outbox.CloudEvent
-	}
 	return &Sink{connect: connect, cfg: cfg, turn: make(chan struct{}, 1)}
 }
 

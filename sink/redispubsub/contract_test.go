@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/outboxrelay/outbox/internal/test/redistest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 	"github.com/outboxrelay/outbox/outboxtest"
 )
@@ -32,7 +33,7 @@ func TestSinkContract(t *testing.T) {
 			b := &broker{Redis: testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: tt.cluster})}
 			b.admin = connectAdmin(t, b.Redis)
 			// The sink runs as a user with the least rights, which is also what makes a channel refuse.
-			do(t, b.admin, append([]any{"ACL", "SETUSER", "relay", "on", ">hunter2"}, rights...)...)
+			redistest.Relay(t, b.admin, rights)
 			if tt.cluster {
 				do(t, b.admin, "ACL", "SETUSER", "relay", "+cluster|slots", "+cluster|shards", "+command")
 			}

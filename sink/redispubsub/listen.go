@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sink/redisscript"
 	"github.com/outboxrelay/outbox/sink"
@@ -54,10 +52,8 @@ func (c ListenerConfig) withDefaults() (ListenerConfig, error) {
 
 // listener hears what is published on Redis channels. It is safe for concurrent use.
 type listener struct {
-	options  *redis.Options
-	hosts    []string
-	password redisscript.Secret
-	cfg      ListenerConfig
+	server redisscript.Server
+	cfg    ListenerConfig
 
 	received, messages, reconnects atomic.Uint64
 
@@ -111,26 +107,20 @@ func OpenListener(url string, cfg ListenerConfig) (sink.Subscriber, error) {
 
 func newListener(url string, cfg ListenerConfig) (*listener, error) {
 	cfg, err := cfg.withDefaults()
-	options, hosts, urlErr := redisscript.ParseURL(url)
-	if urlErr == nil && cfg.TLS != nil && options.TLSConfig == nil {
-		urlErr = errors.New("TLS is set but the URL is not rediss://")
-	}
-	if err := errors.Join(err, urlErr); err != nil {
+	server, urlErr := urls.Parse(url)
+	if err := errors.Join(err, urlErr, server.UseTLS(cfg.TLS)); err != nil {
 		return nil, fmt.Errorf("configure Redis listener: %w", err)
 	}
+	options := server.Options
 	options.DB = 0       // nothing to select, and no right to do so needed
 	options.Protocol = 2 // with 3, go-redis looks for other kinds of pushes before each message
 	options.ReadTimeout, options.WriteTimeout = cfg.DeadAfter, cfg.DeadAfter
 	options.MinIdleConns = 0
-	if cfg.TLS != nil {
-		options.TLSConfig = cfg.TLS
-	} else if options.TLSConfig != nil {
+	if cfg.TLS == nil && options.TLSConfig != nil {
 		options.TLSConfig.ServerName = "" // it is the first host's; each has its own
 	}
-	return &listener{
-		options: options, hosts: hosts, password: redisscript.Secret(options.Password), cfg: cfg,
-		channels: map[string]*channel{}, changed: map[string]struct{}{}, wake: make(chan struct{}, 1),
-	}, nil
+	return &listener{server: server, cfg: cfg,
+		channels: map[string]*channel{}, changed: map[string]struct{}{}, wake: make(chan struct{}, 1)}, nil
 }
 
 // Subscribe implements outbox.Subscriber. Before Run it waits for ctx; while Redis is known to be down, or to refuse

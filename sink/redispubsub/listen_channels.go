@@ -204,7 +204,7 @@ func (l *listener) refuse(err error) error {
 	}
 	refused := l.sent[0]
 	l.sent = l.sent[1:]
-	err = l.password.Hide(err)
+	err = l.server.Hide(err)
 	if !l.warned {
 		l.warned = true
 		l.cfg.Logger.Warn("Redis refuses to subscribe or unsubscribe", "channels", refused.names[:min(len(refused.names), 5)],

@@ -3,12 +3,13 @@ package redispubsub
 import (
 	"context"
 	"crypto/tls"
-	"net"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/outboxrelay/outbox/internal/test/redistest"
+	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
@@ -177,16 +178,8 @@ func TestListenerTLS(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t)
 	admin := connectAdmin(t, server)
-	ca, cert, key := certificates(t, server.Dir())
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(free.Addr().String())
-	_ = free.Close()
-	do(t, admin, "CONFIG", "SET", "tls-cert-file", cert, "tls-key-file", key, "tls-ca-cert-file", cert, "tls-auth-clients",
-		"no", "tls-port", port)
-
+	ca, cert, key := sinktest.Certificate(t, server.Dir())
+	port := redistest.EnableTLS(t, admin, cert, key)
 	stranger := startListener(t, "rediss://127.0.0.1:"+port, ListenerConfig{})
 	eventually(t, func() bool {
 		err := stranger.State().Err

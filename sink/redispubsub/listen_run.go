@@ -33,7 +33,7 @@ func (l *listener) Run(ctx context.Context) error {
 	var away time.Time // since when; zero: it is not
 	failures, connected := 0, false
 	for turn := 0; ; turn++ {
-		host := l.hosts[turn%len(l.hosts)]
+		host := l.server.Hosts[turn%len(l.server.Hosts)]
 		began := time.Now()
 		err := l.connection(ctx, host, func() {
 			l.connected()
@@ -50,7 +50,7 @@ func (l *listener) Run(ctx context.Context) error {
 			l.disconnected(errStopped)
 			return nil
 		}
-		err = fmt.Errorf("listen to Redis at %s: %w", host, l.password.Hide(err))
+		err = fmt.Errorf("listen to Redis at %s: %w", host, l.server.Hide(err))
 		l.disconnected(err)
 		if away.IsZero() {
 			away = time.Now()
@@ -101,7 +101,7 @@ func (l *listener) connection(ctx context.Context, host string, established func
 // breaks makes another and subscribes again before it says a word, for as long as a dead server takes to dial. Here the
 // break is to be known first. And while it reads it does not look at its context.
 func (l *listener) client(ctx context.Context, host string) *redis.Client {
-	options := *l.options
+	options := *l.server.Options
 	options.Addr = host
 	var dialled atomic.Bool
 	options.Dialer = func(dialling context.Context, network, address string) (conn net.Conn, err error) {

@@ -18,7 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/sink/redisscript"
+	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
@@ -415,7 +415,7 @@ func TestOpenListenerProblems(t *testing.T) {
 	t.Parallel()
 	_, err := newListener("redis://u:hunter2@h:port", ListenerConfig{PingEvery: -1, DeadAfter: -1})
 	if err == nil || !strings.Contains(err.Error(), "PingEvery") || !strings.Contains(err.Error(), "DeadAfter is") ||
-		!errors.Is(err, redisscript.ErrURL) || strings.Contains(err.Error(), "hunter2") {
+		!errors.Is(err, sinkurl.ErrPort) || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("OpenListener: %v", err)
 	}
 	if _, err = newListener("redis://h", ListenerConfig{PingEvery: 2 * time.Second}); err == nil ||

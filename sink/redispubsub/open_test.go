@@ -3,18 +3,8 @@ package redispubsub
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"errors"
-	"math/big"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -22,80 +12,90 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/redistest"
+	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/sink"
 )
 
-// Every kind of mistake in a URL with a password, and none of the errors has a piece of it.
-func TestPasswordStaysOutOfErrors(t *testing.T) {
+func TestURLs(t *testing.T) {
+	t.Parallel()
+	sinktest.URLs{
+		Check: map[string]string{
+			"redis://h": "", "redis://u:p@h:6379/0": "", "redis://h1:7000,h2:7001": "", "redis://[::1]:6379": "",
+			"unix:///run/redis.sock": "", "redis://:99999@h": "",
+			"redis://h:99999/0": "65535", "redis://h:0": "65535", "redis://h1:7000,h2:70001": "65535",
+			"redis://u:hunter2@h:x": "65535", "redis://u:hunter2@h/x": "not of the form", "redis://u:hunt/er2@h": "%2F",
+			"redis://h?hunter2=1":            "parameter that nobody knows",
+			"redis://h?read_timeout=hunter2": "value that one does not take",
+		},
+		Plaintext: map[string]string{
+			"redis://cache:6379/0": "cache", "redis://u:p@10.0.0.7": "10.0.0.7", "redis://[2001:db8::1]:6379": "2001:db8::1",
+			"redis://a:1,localhost:2,b:3/0": "a b", "redis://127.0.0.1:6379": "", "redis://localhost": "",
+			"redis://[::1]:6379/0?db=1": "", "rediss://cache:6379": "", "unix:///run/redis.sock": "",
+		},
+	}.Test(t, Driver())
+}
+
+// What comes of a URL, and that no error has a piece of its password, whatever the mistake.
+func TestDriver(t *testing.T) {
+	t.Parallel()
 	server := testenv.RedisServer(t)
-	admin := connectAdmin(t, server)
-	do(t, admin, "CONFIG", "SET", "requirepass", "right")
-	for _, url := range []string{
-		"redis://user:hunter/65432@" + server.Addr(),
-		"redis://user:65432/hunter@" + server.Addr(),
-		"redis://user:65432#hunter@" + server.Addr(), // a host named user, a port out of the password
-		"redis://user:65432?hunter@" + server.Addr(),
-		"redis://user:hunter%zz@" + server.Addr(),
-		"redis://user:hunter@@h:port",
-		"redis://user:hunter@h:1,h:port",
-		"redis://user:hunter@h:1,h:2/3",
-		"redis://user:hunter@h:1/three",
-		"redis://user:hunter@h:1?hunter=1",
-		"redis://user:hunter@h:1?db=hunter",
-		"http://user:hunter@h:1",
-		"user:hunter@h:1",
-		"\x7fredis://user:hunter@h",
-		"redis://:hunter@" + server.Addr(),     // wrong
-		"redis://user:hunter@" + server.Addr(), // unknown user
-		"redis://user:hunter@127.0.0.1:1",      // nobody listens
-		"unix://user:hunter@/no/such/socket",
-		"redis://user:hunter@127.0.0.1:1,127.0.0.1:2",
-		"redis://user:hunter@" + startParrot(t),
-	} {
-		sink, err := Open(t.Context(), url, Config{})
-		if err == nil {
-			t.Errorf("%s: no error", url)
-			_ = sink.Close()
-			continue
-		}
-		for e := err; e != nil; e = errors.Unwrap(e) {
-			if text := e.Error(); strings.Contains(text, "hunter") || strings.Contains(text, "65432") {
-				t.Errorf("%s: the error is %q", url, text)
-			}
-		}
+	do(t, connectAdmin(t, server), "CONFIG", "SET", "requirepass", "right")
+	sinktest.Opens(t, Driver(), map[string]sinktest.Opening{
+		"redis://:right@" + server.Addr():             {Opens: true},
+		"redis://" + server.Addr():                    {Hint: "password"},
+		"redis://:hunter@" + server.Addr():            {Hint: "password"}, // wrong
+		"redis://user:hunter@" + server.Addr():        {Hint: "password"}, // unknown user
+		"redis://user:hunter@127.0.0.1:1":             {Waits: true, Hint: "is Redis running there?"},
+		"redis://user:hunter@127.0.0.1:1,127.0.0.1:2": {Waits: true, Hint: "is Redis running there?"},
+		"unix://user:hunter@/no/such/socket":          {Waits: true},
+		"redis://user:hunter@" + startParrot(t):       {Waits: true},
+		"redis://user:hunter/65432@" + server.Addr():  {},
+		"redis://user:65432/hunter@" + server.Addr():  {},
+		"redis://user:65432#hunter@" + server.Addr():  {}, // a host named user, a port out of the password
+		"redis://user:65432?hunter@" + server.Addr():  {},
+		"redis://user:hunter%zz@" + server.Addr():     {},
+		"redis://user:hunter@@h:port":                 {},
+		"redis://user:hunter@h:1,h:port":              {},
+		"redis://user:hunter@h:1,h:2/3":               {},
+		"redis://user:hunter@h:1/three":               {},
+		"redis://user:hunter@h:1?hunter=1":            {},
+		"redis://user:hunter@h:1?db=hunter":           {},
+		"http://user:hunter@h:1":                      {},
+		"user:hunter@h:1":                             {},
+		"\x7fredis://user:hunter@h":                   {},
+	})
+	heard, err := Driver().Subscribe("redis://:right@"+server.Addr(), sink.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state := heard.State(); state.Up || state.Err != nil {
+		t.Errorf("before Run: got %+v", state)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- heard.Run(ctx) }()
+	eventually(t, func() bool { return heard.State().Up })
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 
 // startParrot runs a server that answers every command with an error that repeats it, as proxies do with what they do
 // not know.
 func startParrot(t *testing.T) string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return // closed
+	return sinktest.Serve(t, func(conn net.Conn) {
+		commands := bufio.NewScanner(conn)
+		var words []string
+		for commands.Scan() {
+			words = append(words, commands.Text())
+			if word := commands.Text(); word == "hunter" || word == "lib-name" {
+				_, _ = conn.Write([]byte("-ERR unknown command, with args beginning with: " + strings.Join(words, " ") + "\r\n"))
 			}
-			stop := context.AfterFunc(t.Context(), func() { _ = conn.Close() })
-			commands := bufio.NewScanner(conn)
-			var words []string
-			for commands.Scan() {
-				words = append(words, commands.Text())
-				if word := commands.Text(); word == "hunter" || word == "lib-name" {
-					_, _ = conn.Write([]byte("-ERR unknown command, with args beginning with: " + strings.Join(words, " ") + "\r\n"))
-				}
-			}
-			stop()
-			_ = conn.Close()
 		}
-	}()
-	t.Cleanup(func() { _ = listener.Close(); <-done })
-	return listener.Addr().String()
+	})
 }
 
 func TestConfigProblemsAllAtOnce(t *testing.T) {
@@ -119,16 +119,6 @@ func TestConfigProblemsAllAtOnce(t *testing.T) {
 	}
 }
 
-func TestOpenNeedsAPassword(t *testing.T) {
-	server := testenv.RedisServer(t)
-	do(t, connectAdmin(t, server), "CONFIG", "SET", "requirepass", "right")
-	_, err := Open(t.Context(), server.URL(), Config{})
-	if class, _ := outbox.Classify(err); class != outbox.ClassUnavailable || !strings.Contains(err.Error(), "NOAUTH") {
-		t.Errorf("Open: %v", err)
-	}
-	deliver(t, openURL(t, "redis://:right@"+server.Addr()+"/7", Config{}), event(t, "c", 1))
-}
-
 func TestUnixSocket(t *testing.T) {
 	server := testenv.RedisServer(t)
 	admin := connectAdmin(t, server)
@@ -143,20 +133,10 @@ func TestUnixSocket(t *testing.T) {
 func TestTLS(t *testing.T) {
 	server := testenv.RedisServer(t)
 	admin := connectAdmin(t, server)
-	ca, cert, key := certificates(t, server.Dir()) // the server's user can read there
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	_ = listener.Close()
-	do(t, admin, "CONFIG", "SET", "tls-cert-file", cert, "tls-key-file", key, "tls-ca-cert-file", cert, "tls-auth-clients",
-		"no", "tls-port", port)
-	url := "rediss://127.0.0.1:" + port
-
-	if _, err := Open(t.Context(), url, Config{}); err == nil || !strings.Contains(err.Error(), "certificate") {
-		t.Errorf("a certificate nobody vouches for: %v", err)
-	}
+	ca, cert, key := sinktest.Certificate(t, server.Dir()) // the server's user can read there
+	url := "rediss://127.0.0.1:" + redistest.EnableTLS(t, admin, cert, key)
+	_, err := Open(t.Context(), url, Config{})
+	sinktest.WantClass(t, err, outbox.ClassPermanent, "certificate")
 	sink := openURL(t, url, Config{TLS: &tls.Config{RootCAs: ca}, Envelope: idEnvelope})
 	sub := subscribe(t, admin, "c")
 	d := event(t, "c", 1)
@@ -164,36 +144,17 @@ func TestTLS(t *testing.T) {
 	sub.want("c", ids(d)...)
 }
 
-// certificates makes a self-signed one for 127.0.0.1.
-func certificates(t *testing.T, dir string) (pool *x509.CertPool, certFile, keyFile string) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	write := func(name, kind string, der []byte) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o644); err != nil {
-			t.Fatal(err)
+// What Redis 6.2, 7.0 and 7.2 say when a script may not publish.
+func TestRefusal(t *testing.T) {
+	for text, want := range map[string]outbox.Class{
+		"ERR The user executing the script can't publish to the channel mentioned in the command":  outbox.ClassRetryable,
+		"NOPERM ACL failure in script: User relay has no permissions to access the 'c' channel":    outbox.ClassRetryable,
+		"ERR The user executing the script can't run this command or subcommand":                   outbox.ClassUnavailable,
+		"NOPERM ACL failure in script: User relay has no permissions to run the 'publish' command": outbox.ClassUnavailable,
+		"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.":         outbox.ClassUnavailable,
+	} {
+		if class, _ := outbox.Classify(refusal("c", text)); class != want {
+			t.Errorf("%s: class %v, want %v", text, class, want)
 		}
-		return path
 	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool = x509.NewCertPool()
-	pool.AddCert(cert)
-	return pool, write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", keyDER)
 }

@@ -2,19 +2,15 @@ package redispubsub
 
 import (
 	"context"
-	"io"
-	"net"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
-	"github.com/outboxrelay/outbox/sink"
 )
 
 // The server publishes the batch but is too busy to say so in time. Sent again, all of it is a copy.
@@ -37,7 +33,7 @@ func TestTimeout(t *testing.T) {
 	if err := <-asleep; err != nil {
 		t.Fatal(err)
 	}
-	wantCopies(t, sink, batch)
+	wantCopies(t, sink, batch...)
 	sub.want("c", ids(batch...)...)
 }
 
@@ -53,8 +49,8 @@ func TestLostReply(t *testing.T) {
 			server := testenv.RedisServer(t)
 			admin := connectAdmin(t, server)
 			sub := subscribe(t, admin, "c")
-			proxy := startProxy(t, server.Addr())
-			client := redis.NewClient(&redis.Options{Addr: proxy.Addr().String()}) // 3 retries
+			proxy := sinktest.NewProxy(t, server.Addr())
+			client := redis.NewClient(&redis.Options{Addr: proxy.Addr}) // 3 retries
 			t.Cleanup(func() { _ = client.Close() })
 			sink, err := New(client, tt.cfg)
 			if err != nil {
@@ -62,7 +58,7 @@ func TestLostReply(t *testing.T) {
 			}
 			deliver(t, sink, event(t, "other", 1))
 
-			proxy.cut.Store(true)
+			proxy.LoseReply.Store(true)
 			batch := []outbox.Delivery{event(t, "c", 1), event(t, "c", 1), event(t, "c", 2)}
 			got := sink.Publish(t.Context(), batch)
 			copies := tt.cfg.Window == 0
@@ -152,94 +148,5 @@ func TestClose(t *testing.T) {
 	}
 	if took := time.Since(start); took > testenv.Patience {
 		t.Errorf("Close took %s: it waited for a server that does not answer", took)
-	}
-}
-
-func wantCopies(t *testing.T, sink sink.Sink, batch []outbox.Delivery) {
-	t.Helper()
-	for i, res := range sink.Publish(t.Context(), batch) {
-		if res != (outbox.Result{Duplicate: true}) {
-			t.Errorf("delivery %d is answered %+v, want duplicate", i, res)
-		}
-	}
-}
-
-// proxy is a TCP proxy that, when cut is set, passes on the next request and closes the connection instead of passing
-// on the reply, once.
-type proxy struct {
-	net.Listener
-	cut atomic.Bool
-	// inspect is asked about each piece of a connection's requests, of which so many bytes have come since the last
-	// reply; false closes the connection. nil lets all through.
-	inspect func(total int, piece []byte) bool
-}
-
-func startProxy(t *testing.T, server string, inspect ...func(total int, piece []byte) bool) *proxy {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &proxy{Listener: listener}
-	for _, f := range inspect {
-		p.inspect = f
-	}
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return // closed
-			}
-			running.Go(func() { p.serve(t, client, server) })
-		}
-	})
-	t.Cleanup(func() { _ = listener.Close(); running.Wait() })
-	return p
-}
-
-func (p *proxy) serve(t *testing.T, client net.Conn, address string) {
-	defer client.Close()
-	server, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	defer server.Close()
-	stop := context.AfterFunc(t.Context(), func() { _ = client.Close() })
-	defer stop()
-	var total atomic.Int64 // bytes since the last reply
-	var requests sync.WaitGroup
-	defer requests.Wait()
-	requests.Go(func() {
-		p.requests(server, client, &total) // until either side closes
-		_ = server.Close()
-	})
-	reply := make([]byte, 64<<10)
-	for {
-		n, err := server.Read(reply)
-		if err != nil || p.cut.CompareAndSwap(true, false) {
-			_ = client.Close()
-			return
-		}
-		total.Store(0)
-		if _, err := client.Write(reply[:n]); err != nil {
-			return
-		}
-	}
-}
-
-func (p *proxy) requests(server io.Writer, client io.Reader, total *atomic.Int64) {
-	request := make([]byte, 64<<10)
-	for {
-		n, err := client.Read(request)
-		if err != nil {
-			return
-		}
-		if so := int(total.Add(int64(n))); p.inspect != nil && !p.inspect(so, request[:n]) {
-			return
-		}
-		if _, err := server.Write(request[:n]); err != nil {
-			return
-		}
 	}
 }

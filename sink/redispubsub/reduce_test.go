@@ -13,6 +13,8 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sink/redisscript"
+	"github.com/outboxrelay/outbox/internal/sink/rounds"
+	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
@@ -57,7 +59,7 @@ func TestLargeEvent(t *testing.T) {
 			got := sink.Publish(ctx, batch)
 			// On a slow machine a server that is well may answer the sink's question too late. A relay then tries
 			// again, all in order.
-			for ctx.Err() == nil && slices.ContainsFunc(got, isUnavailable) {
+			for ctx.Err() == nil && slices.ContainsFunc(got, func(r outbox.Result) bool { return sinktest.Unavailable(r.Err) }) {
 				got = sink.Publish(ctx, batch)
 			}
 			sent := 0
@@ -82,11 +84,6 @@ func TestLargeEvent(t *testing.T) {
 	}
 }
 
-func isUnavailable(res outbox.Result) bool {
-	class, _ := outbox.Classify(res.Err)
-	return res.Err != nil && class == outbox.ClassUnavailable && !errors.Is(res.Err, outbox.ErrNotAttempted)
-}
-
 func wantBlamed(t *testing.T, res outbox.Result, says ...string) {
 	t.Helper()
 	class, _ := outbox.Classify(res.Err)
@@ -103,13 +100,13 @@ func wantBlamed(t *testing.T, res outbox.Result, says ...string) {
 func TestCallSizeIsLearned(t *testing.T) {
 	t.Parallel()
 	var refused atomic.Int64
-	proxy := startProxy(t, testenv.RedisServer(t).Addr(), func(total int, _ []byte) bool {
+	proxy := sinktest.NewProxy(t, testenv.RedisServer(t).Addr(), func(total int, _ []byte) bool {
 		if total > 1<<20 {
 			refused.Add(1)
 		}
 		return total <= 1<<20
 	})
-	sink := openURL(t, "redis://"+proxy.Addr().String(), Config{})
+	sink := openURL(t, "redis://"+proxy.Addr, Config{})
 	send := func() {
 		t.Helper()
 		var batch []outbox.Delivery
@@ -119,7 +116,7 @@ func TestCallSizeIsLearned(t *testing.T) {
 		deliver(t, sink, batch...)
 	}
 	send()
-	learned := sink.Limits.CallBytes()
+	learned := sink.Bytes.Get()
 	if learned >= redisscript.MaxBytes || learned < 1<<18 {
 		t.Errorf("a call may have %d bytes, want what the server takes", learned)
 	}
@@ -128,8 +125,8 @@ func TestCallSizeIsLearned(t *testing.T) {
 	if again := refused.Load() - before; before == 0 || again != 0 {
 		t.Errorf("%d calls were refused, and %d the second time, want none", before, again)
 	}
-	sink.Limits.Since = time.Now().Add(-redisscript.GrowAfter)
-	if now := sink.Limits.CallBytes(); now != 2*learned {
+	sink.Bytes.Since = time.Now().Add(-rounds.GrowAfter)
+	if now := sink.Bytes.Get(); now != 2*learned {
 		t.Errorf("a minute later a call may have %d bytes, want twice %d", now, learned)
 	}
 	send()
@@ -140,9 +137,9 @@ func TestPoisonIsFound(t *testing.T) {
 	server := testenv.RedisServer(t)
 	admin := connectAdmin(t, server)
 	sub := subscribe(t, admin, "c")
-	proxy := startProxy(t, server.Addr(),
+	proxy := sinktest.NewProxy(t, server.Addr(),
 		func(_ int, piece []byte) bool { return !bytes.Contains(piece, []byte("poison")) })
-	sink := openURL(t, "redis://"+proxy.Addr().String(), Config{})
+	sink := openURL(t, "redis://"+proxy.Addr, Config{})
 	var batch []outbox.Delivery
 	for i := range 1000 {
 		d := event(t, "c", i)
@@ -161,7 +158,7 @@ func TestPoisonIsFound(t *testing.T) {
 	if arrived := len(sub.next("c")); arrived != 999 {
 		t.Errorf("%d messages arrived, want 999", arrived)
 	}
-	if limit := sink.Limits.CallBytes(); limit != redisscript.MaxBytes {
+	if limit := sink.Bytes.Get(); limit != redisscript.MaxBytes {
 		t.Errorf("calls are limited to %d bytes, but it was not for their size", limit)
 	}
 	// At its next attempt it is known.
@@ -176,8 +173,9 @@ func TestFlakyConnection(t *testing.T) {
 	admin := connectAdmin(t, server)
 	sub := subscribe(t, admin, "c")
 	var cuts atomic.Int64
-	proxy := startProxy(t, server.Addr(), func(total int, _ []byte) bool { return total < 50_000 || cuts.Add(-1) < 0 })
-	sink := openURL(t, "redis://"+proxy.Addr().String(), Config{
+	proxy := sinktest.NewProxy(t, server.Addr(),
+		func(total int, _ []byte) bool { return total < 50_000 || cuts.Add(-1) < 0 })
+	sink := openURL(t, "redis://"+proxy.Addr, Config{
 		Envelope: func(dst []byte, d *outbox.Delivery) []byte { return append(idEnvelope(dst, d), d.Payload...) },
 	})
 	cuts.Store(redisscript.MaxStrikes - 1)
@@ -196,14 +194,14 @@ func TestSlowEvent(t *testing.T) {
 	server := testenv.RedisServer(t)
 	var stuck atomic.Int64
 	done := make(chan struct{})
-	proxy := startProxy(t, server.Addr(), func(total int, _ []byte) bool {
+	proxy := sinktest.NewProxy(t, server.Addr(), func(total int, _ []byte) bool {
 		if total > 200_000 {
 			stuck.Add(1)
 			<-done
 		}
 		return true
 	})
-	sink := openURL(t, "redis://"+proxy.Addr().String(), Config{})
+	sink := openURL(t, "redis://"+proxy.Addr, Config{})
 	t.Cleanup(func() { close(done) })
 	slow := large(t, "c", 1, 8<<20)
 	for turn := 1; turn <= redisscript.MaxStrikes+1; turn++ {
@@ -250,7 +248,7 @@ func TestWindowsDiffer(t *testing.T) {
 			other := openURL(t, server.URL(), Config{Window: second})
 			batch := []outbox.Delivery{event(t, "c", 1), event(t, "c", 2)}
 			deliver(t, one, batch...)
-			t.Run(fmt.Sprint(first, " then ", second), func(t *testing.T) { wantCopies(t, other, batch) })
+			t.Run(fmt.Sprint(first, " then ", second), func(t *testing.T) { wantCopies(t, other, batch...) })
 		}
 	}
 	// Each set lives for as long as the longest window that uses it needs it.
@@ -311,6 +309,6 @@ func TestOrigin(t *testing.T) {
 	mine.Origin, other.Origin = 1, 2
 	batch := []outbox.Delivery{mine, other, unknown}
 	deliver(t, sink, batch...)
-	wantCopies(t, sink, batch)
+	wantCopies(t, sink, batch...)
 	sub.want("c", ids(batch...)...)
 }

@@ -2,19 +2,16 @@ package redispubsub
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sink/redisscript"
+	"github.com/outboxrelay/outbox/internal/test/redistest"
+	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
-	"github.com/outboxrelay/outbox/sink"
 )
 
 // A copy is refused for a window and at most a period by Redis's clock, whichever sink sends it, and then nothing of it
@@ -83,107 +80,28 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// A server or a user that cannot take the whole script leaves nothing behind: not published, and not remembered as
-// published either, or the next attempt would be refused as a copy and the event be lost.
+// What Redis refuses leaves nothing behind.
 func TestNothingHappensOnARefusingServer(t *testing.T) {
-	for _, tt := range []struct {
-		name  string
-		spoil step
-		mend  step
-		says  string
-	}{
-		{"out of memory", command("CONFIG", "SET", "maxmemory", "1"), command("CONFIG", "SET", "maxmemory", "0"), "OOM"},
-		{"too few replicas", command("CONFIG", "SET", "min-replicas-to-write", "1"),
-			command("CONFIG", "SET", "min-replicas-to-write", "0"), "NOREPLICAS"},
-		{"read-only replica", command("REPLICAOF", "127.0.0.1", "1"), command("REPLICAOF", "NO", "ONE"), "READONLY"},
-		{"failed snapshot", failSnapshot, command("CONFIG", "SET", "stop-writes-on-bgsave-error", "no"), "MISCONF"},
-		{"no right to the script", acl("-evalsha"), acl("+evalsha"), "NOPERM"},
-		{"no right to add", acl("-sadd"), acl("+sadd"), "can't run this command"},
-		{"no right to forget", acl("-srem"), acl("+srem"), "can't run this command"},
-		{"no right to expire", acl("-pexpireat"), acl("+pexpireat"), "can't run this command"},
-		{"no right to publish", acl("-publish"), acl("+publish"), "can't run this command"},
-		{"no right to the keys", acl("resetkeys"), acl("~outbox:seen:*"), "NOPERM"},
-		{"password changed", changePassword, acl("resetpass", ">hunter2"), "WRONGPASS"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
+	for _, fault := range append(redistest.Faults(), redistest.NoRight("sadd"), redistest.NoRight("srem"),
+		redistest.NoRight("pexpireat"), redistest.NoRight("publish"), redistest.NoKeys()) {
+		t.Run(fault.Name, func(t *testing.T) {
+			t.Parallel()
 			server := testenv.RedisServer(t)
-			admin := connectAdmin(t, server)
-			do(t, admin, append([]any{"ACL", "SETUSER", "relay", "on", ">hunter2"}, rights...)...)
-			sink := openURL(t, "redis://relay:hunter2@"+server.Addr(), Config{Envelope: idEnvelope})
+			sink, admin := restricted(t, server, Config{Envelope: idEnvelope})
 			sub := subscribe(t, admin, "suite:1")
-			old := event(t, "suite:1", 1)
-			deliver(t, sink, old)
-
-			tt.spoil(t, server, admin)
-			// A copy first: it writes nothing, so the server must still be asked about what follows it.
-			batch := []outbox.Delivery{old, event(t, "suite:1", 1), event(t, "suite:1", 2)}
-			for range 2 {
-				got := sink.Publish(t.Context(), batch)
-				refused := 0
-				for i, res := range got {
-					if res == (outbox.Result{Duplicate: true}) && i == 0 || errors.Is(res.Err, outbox.ErrNotAttempted) {
-						continue
-					}
-					wantUnavailable(t, res, tt.says)
-					refused++
-				}
-				if refused == 0 {
-					t.Fatalf("answered %+v", got)
-				}
-			}
-			tt.mend(t, server, admin)
-			eventually(
-				t,
-				func() bool { return sink.Abilities().Ping(t.Context()) == nil },
-			) // go-redis throws away a connection or two
-			got := sink.Publish(t.Context(), batch)
-			if want := []outbox.Result{{Duplicate: true}, {}, {}}; !slices.Equal(got, want) {
-				t.Errorf("afterwards answered %+v, want %+v", got, want)
-			}
-			sub.want("suite:1", ids(batch...)...)
+			arrived := redistest.Refused(t, fault, server, admin, sink, "suite:1", true)
+			sub.want("suite:1", arrived...)
 		})
 	}
 }
 
-// step changes the state of a server.
-type step func(t *testing.T, server *testenv.Redis, admin *redis.Client)
-
-func command(args ...any) step {
-	return func(t *testing.T, _ *testenv.Redis, admin *redis.Client) { do(t, admin, args...) }
-}
-
-func acl(rules ...any) step { return command(append([]any{"ACL", "SETUSER", "relay"}, rules...)...) }
-
-func changePassword(t *testing.T, server *testenv.Redis, admin *redis.Client) {
-	acl("resetpass", ">other")(t, server, admin)
-	do(t, admin, "CLIENT", "KILL", "USER", "relay")
-}
-
-// failSnapshot makes the server refuse writes because its last snapshot failed: a directory is in the file's place.
-func failSnapshot(t *testing.T, server *testenv.Redis, admin *redis.Client) {
-	if err := os.MkdirAll(filepath.Join(server.Dir(), "dump.rdb", "in the way"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	do(t, admin, "CONFIG", "SET", "save", "3600 1")
-	do(t, admin, "BGSAVE")
-	eventually(t, func() bool {
-		return strings.Contains(admin.Info(t.Context(), "persistence").Val(), "rdb_last_bgsave_status:err")
-	})
-}
-
 // An event that its channel refused is not remembered: once the user may publish there, it goes out.
 func TestRefusedIsForgotten(t *testing.T) {
-	server := testenv.RedisServer(t)
-	admin := connectAdmin(t, server)
-	do(t, admin, append([]any{"ACL", "SETUSER", "relay", "on", ">hunter2"}, rights...)...)
-	sink := openURL(t, "redis://relay:hunter2@"+server.Addr(), Config{Envelope: idEnvelope})
+	sink, admin := restricted(t, testenv.RedisServer(t), Config{Envelope: idEnvelope})
 	sub := subscribe(t, admin, "later")
 	batch := []outbox.Delivery{event(t, "later", 1), event(t, "later", 1)}
 	got := sink.Publish(t.Context(), batch)
-	if class, _ := outbox.Classify(got[0].Err); got[0].Err == nil || class != outbox.ClassRetryable ||
-		!strings.Contains(got[0].Err.Error(), `"later"`) {
-		t.Errorf("answered %+v, want an error that names the channel", got[0])
-	}
+	sinktest.WantClass(t, got[0].Err, outbox.ClassRetryable, `"later"`)
 	do(t, admin, "ACL", "SETUSER", "relay", "&later")
 	deliver(t, sink, batch...)
 	sub.want("later", ids(batch...)...)
@@ -230,10 +148,7 @@ func TestForeignKey(t *testing.T) {
 // A lane whose set may be read but not written stops the call when other lanes are remembered already. They are
 // forgotten again, for nothing of it was published.
 func TestForgottenBehindARefusedLane(t *testing.T) {
-	server := testenv.RedisServer(t)
-	admin := connectAdmin(t, server)
-	do(t, admin, append([]any{"ACL", "SETUSER", "relay", "on", ">hunter2"}, rights...)...)
-	sink := openURL(t, "redis://relay:hunter2@"+server.Addr(), Config{Envelope: idEnvelope})
+	sink, admin := restricted(t, testenv.RedisServer(t), Config{Envelope: idEnvelope})
 	sub := subscribe(t, admin, "suite:1")
 	a, b := onLane(t, 1), onLane(t, 2)
 	a.Destination, b.Destination = "suite:1", "suite:1"
@@ -253,10 +168,7 @@ func TestForgottenBehindARefusedLane(t *testing.T) {
 
 // The second of two equal deliveries in a batch is a copy of the first, unless that one was refused.
 func TestTwiceInABatch(t *testing.T) {
-	server := testenv.RedisServer(t)
-	admin := connectAdmin(t, server)
-	do(t, admin, append([]any{"ACL", "SETUSER", "relay", "on", ">hunter2"}, rights...)...)
-	sink := openURL(t, "redis://relay:hunter2@"+server.Addr(), Config{Envelope: idEnvelope})
+	sink, admin := restricted(t, testenv.RedisServer(t), Config{Envelope: idEnvelope})
 	sub, later := subscribe(t, admin, "suite:1"), subscribe(t, admin, "later")
 	first, refused, behind := event(t, "suite:1", 1), event(t, "later", 1), event(t, "suite:1", 1)
 	batch := []outbox.Delivery{first, first, refused, refused, behind, behind}
@@ -313,22 +225,5 @@ func TestRounds(t *testing.T) {
 	deliver(t, sink, batch...)
 	if calls() != 1 {
 		t.Errorf("want 3 calls for 9 MiB:\n%s", admin.Info(t.Context(), "commandstats").Val())
-	}
-}
-
-func deliver(t *testing.T, sink sink.Sink, batch ...outbox.Delivery) {
-	t.Helper()
-	for i, res := range sink.Publish(t.Context(), batch) {
-		if res != (outbox.Result{}) {
-			t.Fatalf("delivery %d is answered %+v, want delivered", i, res)
-		}
-	}
-}
-
-func wantUnavailable(t *testing.T, res outbox.Result, says string) {
-	t.Helper()
-	if class, _ := outbox.Classify(res.Err); res.Err == nil || class != outbox.ClassUnavailable ||
-		!strings.Contains(res.Err.Error(), says) {
-		t.Fatalf("answered %+v, want unavailable: %s", res, says)
 	}
 }

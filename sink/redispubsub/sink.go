@@ -47,10 +47,9 @@ package redispubsub
 import (
 	"context"
 	"crypto/tls"
-	_ "embed"
-	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -59,8 +58,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/sink/redisscript"
 )
 
-//go:embed publish.lua
-var source string
+// source has the destination as the channel, and the value as the message.
+const source = `local send, command = redis.pcall, 'PUBLISH'`
 
 // Config configures a Sink. Zero means the default in parentheses.
 type Config struct {
@@ -76,13 +75,8 @@ type Config struct {
 	TLS *tls.Config
 }
 
-func (c Config) withDefaults() (Config, error) {
-	memory, err := redisscript.Memory{Window: c.Window, Prefix: c.Prefix}.WithDefaults()
-	c.Window, c.Prefix = memory.Window, memory.Prefix
-	if c.Envelope == nil {
-		c.Envelope = outbox.CloudEvent
-	}
-	return c, err
+func (c Config) shared() redisscript.Config {
+	return redisscript.Config{Name: "Redis", Window: c.Window, Prefix: c.Prefix, TLS: c.TLS}
 }
 
 // Sink is an outbox.Sink. It is safe for concurrent use.
@@ -104,51 +98,43 @@ func (s *Sink) Close() error { return s.p.Close() }
 // Whatever client's MaxRetries says, a script call is not sent twice by the client. Its ReadTimeout bounds how long a
 // connection stays in use after Publish has given up on it.
 func New(client redis.UniversalClient, cfg Config) (*Sink, error) {
-	cfg, err := cfg.withDefaults()
-	switch client.(type) {
-	case nil:
-		err = errors.Join(err, errors.New("client is nil"))
-	case *redis.Ring:
-		err = errors.Join(err,
-			errors.New("client is a Ring: its servers do not pass messages on to each other's subscribers"))
-	}
-	if cfg.TLS != nil {
-		err = errors.Join(err, errors.New("TLS is for Open: the client has its own"))
-	}
+	p, err := redisscript.New(client, cfg.shared(), publish(cfg))
 	if err != nil {
-		return nil, fmt.Errorf("configure Redis sink: %w", err)
+		return nil, err
 	}
-	return &Sink{newPublisher(client, cfg)}, nil
-}
-
-func newPublisher(client redis.UniversalClient, cfg Config) *redisscript.Publisher {
-	return redisscript.New(client, publish(isCluster(client), cfg), cfg.Window)
-}
-
-// isCluster tells whether a script's keys must share a slot.
-func isCluster(client redis.UniversalClient) bool {
-	_, cluster := client.(*redis.ClusterClient)
-	return cluster
+	return &Sink{p}, nil
 }
 
 // publish is PUBLISH, with a memory for each lane. The lane is the hash tag, so in a Cluster there is one call a lane.
-func publish(cluster bool, cfg Config) redisscript.Command {
-	var tags [outbox.Lanes]string
-	var keys [outbox.Lanes]any // boxed once
-	for lane := range tags {
-		tags[lane] = strconv.Itoa(lane)
-		keys[lane] = cfg.Prefix + "{" + tags[lane] + "}"
+func publish(cfg Config) func(prefix string, cluster bool) redisscript.Command {
+	return func(prefix string, cluster bool) redisscript.Command {
+		var tags [outbox.Lanes]string
+		var keys [outbox.Lanes]any // boxed once
+		for lane := range tags {
+			tags[lane] = strconv.Itoa(lane)
+			keys[lane] = prefix + "{" + tags[lane] + "}"
+		}
+		return redisscript.Command{
+			Source: source, Target: "channel", Refusal: refusal,
+			Append: func(dst []byte, d *outbox.Delivery) []byte { return d.AppendMessage(dst, cfg.Envelope) },
+			Place: func(d *outbox.Delivery) (string, int, error) {
+				lane := int(uint16(d.Lane) % outbox.Lanes)
+				if !cluster {
+					return "", lane, nil
+				}
+				return tags[lane], lane, nil
+			},
+			Key: func(_ string, lane int) any { return keys[lane] },
+		}
 	}
-	return redisscript.Command{
-		Source: source, Target: "channel", Prefix: cfg.Prefix, Refusal: refusal,
-		Append: func(dst []byte, d *outbox.Delivery) []byte { return d.AppendMessage(dst, cfg.Envelope) },
-		Place: func(d *outbox.Delivery) (string, int, error) {
-			lane := int(uint16(d.Lane) % outbox.Lanes)
-			if !cluster {
-				return "", lane, nil
-			}
-			return tags[lane], lane, nil
-		},
-		Key: func(_ string, lane int) any { return keys[lane] },
+}
+
+// refusal classes the error of one PUBLISH. Every Redis (6.2, 7.0, 7.2) says "channel" when it is this channel the user
+// may not use. Anything else (no right to PUBLISH at all, a stale replica) is not the event's fault.
+func refusal(channel, text string) error {
+	err := fmt.Errorf("publish to channel %q: %s", channel, text)
+	if strings.Contains(text, "channel") {
+		return err
 	}
+	return outbox.Unavailable(err)
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
-	"github.com/outboxrelay/outbox/internal/sink/redisscript"
 	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
 	"github.com/outboxrelay/outbox/sink"
 )
@@ -21,14 +20,14 @@ import (
 // taken: every node of a Cluster passes all messages on.
 func tail(ctx context.Context, url string, channels []string, t sink.Tail) error {
 	logging.Disable()
-	options, _, err := redisscript.ParseURL(url)
+	server, err := urls.Parse(url)
 	if err != nil {
 		return err
 	}
-	client := redis.NewClient(options)
+	client := redis.NewClient(server.Options)
 	defer func() { _ = client.Close() }()
 	if err := client.Ping(ctx).Err(); err != nil {
-		return fmt.Errorf("connect to Redis %s: %w", sinkurl.Mask(url), redisscript.Secret(options.Password).Hide(err))
+		return fmt.Errorf("connect to Redis %s: %w", sinkurl.Mask(url), server.Hide(err))
 	}
 	channels = slices.Compact(slices.Sorted(slices.Values(channels))) // the server confirms each once
 	var names, patterns []string

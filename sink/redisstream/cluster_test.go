@@ -3,13 +3,13 @@ package redisstream
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/redistest"
+	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
@@ -19,8 +19,7 @@ func TestCluster(t *testing.T) {
 	t.Parallel()
 	a, b := testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: true}),
 		testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: true})
-	adminA, adminB := connectAdmin(t, a), connectAdmin(t, b)
-	joinCluster(t, a, b, adminA, adminB)
+	cluster := redistest.Join(t, a, b)
 	all := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{a.Addr()}})
 	t.Cleanup(func() { _ = all.Close() })
 
@@ -35,70 +34,14 @@ func TestCluster(t *testing.T) {
 	for _, d := range batch {
 		wantEntries(t, all, d.Destination, d.ID.String())
 	}
-	for name, admin := range map[string]*redis.Client{"first": adminA, "second": adminB} {
-		sets := 0
-		for _, key := range admin.Keys(t.Context(), "*").Val() {
-			if strings.HasPrefix(key, "outbox:seen:stream:{") {
-				sets++
-			}
-		}
-		if sets < 10 {
-			t.Errorf("the %s node has %d sets", name, sets)
+	for n, admin := range cluster.Admins {
+		if sets := len(admin.Keys(t.Context(), "outbox:seen:stream:{*").Val()); sets < 10 {
+			t.Errorf("node %d has %d sets", n, sets)
 		}
 	}
-
-	// The slot of s0 moves from the node that has it to the other.
-	from, to, target := adminA, adminB, b
-	if adminA.Exists(t.Context(), "s0").Err() != nil { // MOVED
-		from, to, target = adminB, adminA, a
-	}
-	slot := do(t, from, "CLUSTER", "KEYSLOT", "s0")
-	fromID, toID := do(t, from, "CLUSTER", "MYID"), do(t, to, "CLUSTER", "MYID")
-	do(t, to, "CLUSTER", "SETSLOT", slot, "IMPORTING", fromID)
-	do(t, from, "CLUSTER", "SETSLOT", slot, "MIGRATING", toID)
 	moving, staying := event(t, "s0", 1000), event(t, "s1", 1001)
-	again := []outbox.Delivery{batch[0], moving, staying}
-	host, port, _ := strings.Cut(target.Addr(), ":")
-	for _, key := range do(t, from, "CLUSTER", "GETKEYSINSLOT", slot, 100).([]any) {
-		do(t, from, "MIGRATE", host, port, key, 0, 5000)
-	}
-	got := sink.Publish(t.Context(), again)
-	wantUnavailable(t, got[0], "ASK")
-	wantUnavailable(t, got[1], "ASK")
-	if got[2] != (outbox.Result{}) {
-		t.Errorf("a stream that stays is answered %+v", got[2])
-	}
-	for _, admin := range []*redis.Client{to, from} {
-		do(t, admin, "CLUSTER", "SETSLOT", slot, "NODE", toID)
-	}
-	want := []outbox.Result{{Duplicate: true}, {}, {Duplicate: true}}
-	eventually(t, func() bool {
-		got = sink.Publish(t.Context(), again)
-		return got[0].Err == nil && got[1].Err == nil // the client learns the slot's new home from the first MOVED
-	})
-	if !slices.Equal(got, want) {
-		t.Errorf("after the move answered %+v, want %+v", got, want)
-	}
+	cluster.Moved(t, sink, "s0", true, []outbox.Delivery{batch[0], moving, staying})
 	wantEntries(t, all, "s0", ids(batch[0], moving)...)
-}
-
-// joinCluster makes one cluster of two, each of which has all slots so far.
-func joinCluster(t *testing.T, a, b *testenv.Redis, adminA, adminB *redis.Client) {
-	do(t, adminB, "CLUSTER", "RESET", "HARD")
-	do(t, adminA, "CLUSTER", "DELSLOTSRANGE", 8192, 16383)
-	do(t, adminB, "CLUSTER", "ADDSLOTSRANGE", 8192, 16383)
-	do(t, adminB, "CLUSTER", "SET-CONFIG-EPOCH", 2)
-	host, port, _ := strings.Cut(a.Addr(), ":")
-	_, bus, _ := strings.Cut(adminA.ClusterNodes(t.Context()).Val(), "@") // "id host:port@bus …"
-	bus, _, _ = strings.Cut(strings.Fields(bus)[0], ",")
-	do(t, adminB, "CLUSTER", "MEET", host, port, bus)
-	for _, admin := range []*redis.Client{adminA, adminB} {
-		eventually(t, func() bool {
-			info := admin.ClusterInfo(t.Context()).Val()
-			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_known_nodes:2") &&
-				strings.Contains(info, "cluster_slots_ok:16384")
-		})
-	}
 }
 
 // The calls of a Cluster run side by side, so a key's events for streams of different slots take turns: what is behind
@@ -120,9 +63,7 @@ func TestOrderAcrossSlots(t *testing.T) {
 	for i, res := range got {
 		switch i {
 		case 2:
-			if class, _ := outbox.Classify(res.Err); res.Err == nil || class != outbox.ClassRetryable {
-				t.Errorf("the refused one is answered %+v", res)
-			}
+			sinktest.WantClass(t, res.Err, outbox.ClassRetryable)
 		case 4, 6:
 			if !errors.Is(res.Err, outbox.ErrNotAttempted) {
 				t.Errorf("delivery %d, behind the refused one, is answered %+v", i, res)
@@ -168,7 +109,7 @@ func TestSlotThatIsDown(t *testing.T) {
 func TestHashTag(t *testing.T) {
 	t.Parallel()
 	admin := connectAdmin(t, testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: true}))
-	c := xadd(true, Config{Prefix: "outbox:seen:"})
+	c := xadd(Config{})("outbox:seen:", true)
 	for _, stream := range []string{
 		"orders", "{shop}.orders", "a{b}c{d}", "{{x}}", "a{b", "{", "é", "a b\r\n", "x{y{z}", "}{a}",
 	} {

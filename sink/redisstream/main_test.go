@@ -3,33 +3,30 @@ package redisstream
 import (
 	"context"
 	"fmt"
-	"hash/fnv"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sink/redisscript"
+	"github.com/outboxrelay/outbox/internal/test/redistest"
+	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
-	"github.com/outboxrelay/outbox/sink"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
+var (
+	deliver, wantCopies, eventually = sinktest.Deliver, sinktest.WantCopies, sinktest.Eventually
+	wantUnavailable, event, ids     = sinktest.WantUnavailable, sinktest.Event, sinktest.IDs
+	idEnvelope, do, connectAdmin    = sinktest.IDEnvelope, redistest.Do, redistest.Admin
+)
+
 func openURL(t testing.TB, url string, cfg Config) *redisscript.Publisher {
 	t.Helper()
-	sink, err := Open(t.Context(), url, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := sink.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return sink.p
+	s, err := Open(t.Context(), url, cfg)
+	return sinktest.Closing(t, s, err).p
 }
 
 // open returns a sink on the server, and a client for what the sink cannot do.
@@ -38,20 +35,16 @@ func open(t testing.TB, server *testenv.Redis, cfg Config) (*redisscript.Publish
 	return openURL(t, "redis+stream://"+server.Addr(), cfg), connectAdmin(t, server)
 }
 
-func connectAdmin(t testing.TB, server *testenv.Redis) *redis.Client {
-	client := redis.NewClient(&redis.Options{Network: "unix", Addr: server.Socket(), MaxRetries: -1})
-	t.Cleanup(func() { _ = client.Close() })
-	return client
-}
-
-// do runs a command that must succeed.
-func do(t testing.TB, client *redis.Client, args ...any) any {
+// restricted returns a sink whose user has the rights of the package comment and no others.
+func restricted(t testing.TB, server *testenv.Redis, cfg Config) (*redisscript.Publisher, *redis.Client) {
 	t.Helper()
-	reply, err := client.Do(t.Context(), args...).Result()
-	if err != nil {
-		t.Fatalf("%v: %v", args, err)
+	admin := connectAdmin(t, server)
+	var all []any
+	for _, right := range rights {
+		all = append(all, right)
 	}
-	return reply
+	redistest.Relay(t, admin, all)
+	return openURL(t, "redis+stream://relay:hunter2@"+server.Addr(), cfg), admin
 }
 
 // makeStreams makes empty streams as their owner would.
@@ -64,80 +57,24 @@ func makeStreams(t testing.TB, admin redis.UniversalClient, names ...string) {
 	}
 }
 
-// event returns a delivery of a new event; events of the same key stay in order.
-func event(t testing.TB, stream string, key int) outbox.Delivery {
+// entries returns the messages of structured mode that a stream holds.
+func entries(t testing.TB, client redis.UniversalClient, stream string) (messages []string) {
 	t.Helper()
-	id, err := outbox.NewID()
+	all, err := client.XRange(t.Context(), stream, "-", "+").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := fnv.New64a()
-	fmt.Fprintf(h, "%d", key)
-	orderKey := int64(h.Sum64())
-	return outbox.Delivery{
-		Destination: stream,
-		Record: &outbox.Record{
-			Event: outbox.Event{
-				ID: id, Topic: "order.placed", OccurredAt: time.Now(), AggregateType: "Order", AggregateID: fmt.Sprint(key),
-				TenantID: "acme", Source: "orders", Payload: []byte(`{"total":1}`),
-			},
-			OrderKey: orderKey, Keyed: true, Lane: int16(uint64(orderKey) % outbox.Lanes),
-		},
+	for _, e := range all {
+		messages = append(messages, fmt.Sprint(e.Values[eventField]))
 	}
+	return messages
 }
 
-// idEnvelope makes the event id the message: enough for most tests, and easy to compare.
-func idEnvelope(dst []byte, d *outbox.Delivery) []byte { return append(dst, d.ID.String()...) }
-
-func ids(batch ...outbox.Delivery) []string {
-	var list []string
-	for _, d := range batch {
-		list = append(list, d.ID.String())
-	}
-	return list
-}
-
-// wantEntries checks that a stream holds these messages of structured mode and no others.
+// wantEntries checks that a stream holds these messages and no others.
 func wantEntries(t testing.TB, client redis.UniversalClient, stream string, want ...string) {
 	t.Helper()
-	entries, err := client.XRange(t.Context(), stream, "-", "+").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, e := range entries {
-		got = append(got, fmt.Sprint(e.Values[eventField]))
-	}
-	if !slices.Equal(got, want) {
+	if got := entries(t, client, stream); !slices.Equal(got, want) {
 		t.Fatalf("stream %s has %d entries, want %d: %.400q, want %.400q", stream, len(got), len(want), got, want)
-	}
-}
-
-func deliver(t testing.TB, sink sink.Sink, batch ...outbox.Delivery) {
-	t.Helper()
-	for i, res := range sink.Publish(t.Context(), batch) {
-		if res != (outbox.Result{}) {
-			t.Fatalf("delivery %d is answered %+v, want delivered", i, res)
-		}
-	}
-}
-
-func wantCopies(t testing.TB, sink sink.Sink, batch ...outbox.Delivery) {
-	t.Helper()
-	for i, res := range sink.Publish(t.Context(), batch) {
-		if res != (outbox.Result{Duplicate: true}) {
-			t.Errorf("delivery %d is answered %+v, want duplicate", i, res)
-		}
-	}
-}
-
-// eventually waits until ok, for what another process does in its own time.
-func eventually(t testing.TB, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("nothing for %s", testenv.Patience)
-		}
 	}
 }
 

@@ -23,32 +23,34 @@ const shards = 8
 const memory = "stream:"
 
 // xadd is XADD, with a memory for each lane on a single server, and for some shards of each hash tag in a Cluster.
-func xadd(cluster bool, cfg Config) redisscript.Command {
-	c := redisscript.Command{
-		Source: source, Arguments: trimming(cfg), Target: "stream", Prefix: cfg.Prefix, Refusal: refusal, Scattered: cluster,
-		Append: func(dst []byte, d *outbox.Delivery) []byte { return appendFields(dst, d, cfg) },
-	}
-	prefix := cfg.Prefix + memory
-	if cluster {
-		c.Place = func(d *outbox.Delivery) (string, int, error) {
-			if err := checkName(d.Destination); err != nil {
-				return "", 0, err
-			}
-			tag, err := hashTag(d.Destination)
-			return tag, int(uint16(d.Lane) % shards), err
+func xadd(cfg Config) func(prefix string, cluster bool) redisscript.Command {
+	return func(prefix string, cluster bool) redisscript.Command {
+		c := redisscript.Command{
+			Source: source, Arguments: trimming(cfg), Target: "stream", Refusal: refusal, Scattered: cluster,
+			Append: func(dst []byte, d *outbox.Delivery) []byte { return appendFields(dst, d, cfg) },
 		}
-		c.Key = func(tag string, shard int) any { return prefix + "{" + tag + "}:" + strconv.Itoa(shard) }
+		prefix += memory
+		if cluster {
+			c.Place = func(d *outbox.Delivery) (string, int, error) {
+				if err := checkName(d.Destination); err != nil {
+					return "", 0, err
+				}
+				tag, err := hashTag(d.Destination)
+				return tag, int(uint16(d.Lane) % shards), err
+			}
+			c.Key = func(tag string, shard int) any { return prefix + "{" + tag + "}:" + strconv.Itoa(shard) }
+			return c
+		}
+		var keys [outbox.Lanes]any // boxed once
+		for lane := range keys {
+			keys[lane] = prefix + "{" + strconv.Itoa(lane) + "}"
+		}
+		c.Place = func(d *outbox.Delivery) (string, int, error) {
+			return "", int(uint16(d.Lane) % outbox.Lanes), checkName(d.Destination)
+		}
+		c.Key = func(_ string, lane int) any { return keys[lane] }
 		return c
 	}
-	var keys [outbox.Lanes]any // boxed once
-	for lane := range keys {
-		keys[lane] = prefix + "{" + strconv.Itoa(lane) + "}"
-	}
-	c.Place = func(d *outbox.Delivery) (string, int, error) {
-		return "", int(uint16(d.Lane) % outbox.Lanes), checkName(d.Destination)
-	}
-	c.Key = func(_ string, lane int) any { return keys[lane] }
-	return c
 }
 
 // trimming is what ARGV ends with, see xadd.lua.

@@ -90,10 +90,13 @@ type Config struct {
 	TLS *tls.Config
 }
 
-func (c Config) withDefaults() (Config, error) {
-	memory, err := redisscript.Memory{Window: c.Window, Prefix: c.Prefix}.WithDefaults()
-	c.Window, c.Prefix = memory.Window, memory.Prefix
-	problems := []error{err}
+func (c Config) shared() redisscript.Config {
+	return redisscript.Config{Name: "Redis Streams", Window: c.Window, Prefix: c.Prefix, TLS: c.TLS}
+}
+
+// check says what is wrong with what is of streams alone.
+func (c Config) check() error {
+	var problems []error
 	if c.MaxLen < 0 {
 		problems = append(problems, fmt.Errorf("MaxLen is %d, must be positive (0 keeps all)", c.MaxLen))
 	}
@@ -106,10 +109,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Exact && c.MaxLen == 0 && c.MaxAge == 0 {
 		problems = append(problems, errors.New("Exact is set without MaxLen or MaxAge"))
 	}
-	if c.Envelope == nil {
-		c.Envelope = outbox.CloudEvent
-	}
-	return c, errors.Join(problems...)
+	return errors.Join(problems...)
 }
 
 // Sink is an outbox.Sink. It is safe for concurrent use.
@@ -133,23 +133,9 @@ func (s *Sink) Close() error { return s.p.Close() }
 // Whatever client's MaxRetries says, a script call is not sent twice by the client. Its ReadTimeout bounds how long a
 // connection stays in use after Publish has given up on it.
 func New(client redis.UniversalClient, cfg Config) (*Sink, error) {
-	cfg, err := cfg.withDefaults()
-	switch client.(type) {
-	case nil:
-		err = errors.Join(err, errors.New("client is nil"))
-	case *redis.Ring:
-		err = errors.Join(err, errors.New("client is a Ring: a stream and what is remembered of it must share a server"))
-	}
-	if cfg.TLS != nil {
-		err = errors.Join(err, errors.New("TLS is for Open: the client has its own"))
-	}
+	p, err := redisscript.New(client, cfg.shared(), xadd(cfg), cfg.check())
 	if err != nil {
-		return nil, fmt.Errorf("configure Redis Streams sink: %w", err)
+		return nil, err
 	}
-	return &Sink{newPublisher(client, cfg)}, nil
-}
-
-func newPublisher(client redis.UniversalClient, cfg Config) *redisscript.Publisher {
-	_, cluster := client.(*redis.ClusterClient)
-	return redisscript.New(client, xadd(cluster, cfg), cfg.Window)
+	return &Sink{p}, nil
 }

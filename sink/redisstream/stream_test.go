@@ -10,20 +10,14 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
 // What is wrong with one stream fails its own events, with what to do, and is forgotten: once it is mended they go out.
 func TestRefusedStreams(t *testing.T) {
 	t.Parallel()
-	server := testenv.RedisServer(t)
-	admin := connectAdmin(t, server)
-	user := []any{"ACL", "SETUSER", "relay", "on", ">hunter2"}
-	for _, right := range rights {
-		user = append(user, right)
-	}
-	do(t, admin, user...)
-	sink := openURL(t, "redis+stream://relay:hunter2@"+server.Addr(), Config{Envelope: idEnvelope})
+	sink, admin := restricted(t, testenv.RedisServer(t), Config{Envelope: idEnvelope})
 	makeStreams(t, admin, "suite:well", "private")
 	for name, tt := range map[string]struct {
 		spoil, mend []any
@@ -39,10 +33,7 @@ func TestRefusedStreams(t *testing.T) {
 		do(t, admin, tt.spoil...)
 		batch := []outbox.Delivery{event(t, name, 1), event(t, "suite:well", 1), event(t, "suite:well", 2)}
 		got := sink.Publish(t.Context(), batch)
-		if class, _ := outbox.Classify(got[0].Err); class != outbox.ClassRetryable || got[0].Err == nil ||
-			!strings.Contains(got[0].Err.Error(), tt.says) || !strings.Contains(got[0].Err.Error(), name) {
-			t.Errorf("%s: answered %+v, want an error of its own with %q", name, got[0], tt.says)
-		}
+		sinktest.WantClass(t, got[0].Err, outbox.ClassRetryable, tt.says, name)
 		if !errors.Is(got[1].Err, outbox.ErrNotAttempted) || got[2] != (outbox.Result{}) {
 			t.Errorf("%s: the others are answered %+v", name, got[1:])
 		}
@@ -109,9 +100,7 @@ func TestTooManyFields(t *testing.T) {
 	}
 	for range 2 {
 		got := sink.Publish(t.Context(), []outbox.Delivery{bad, other})
-		if class, _ := outbox.Classify(got[0].Err); got[0].Err == nil || class != outbox.ClassRetryable {
-			t.Fatalf("answered %+v, want an error of its own", got[0])
-		}
+		sinktest.WantClass(t, got[0].Err, outbox.ClassRetryable)
 		if got[1].Err != nil {
 			t.Errorf("the event beside it is answered %+v", got[1])
 		}
@@ -135,9 +124,7 @@ func FuzzStreamName(f *testing.F) {
 		d := event(t, name, 1)
 		got := sink.Publish(t.Context(), []outbox.Delivery{d})[0]
 		if name == "" || strings.HasPrefix(name, "outbox:") {
-			if class, _ := outbox.Classify(got.Err); class != outbox.ClassPermanent {
-				t.Errorf("%q: answered %+v, want permanent", name, got)
-			}
+			sinktest.WantClass(t, got.Err, outbox.ClassPermanent)
 			return
 		}
 		if got.Err != nil {

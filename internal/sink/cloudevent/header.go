@@ -1,5 +1,8 @@
-// Package cloudevent has what sinks share whose transport carries the attributes of a CloudEvent as text headers:
-// HTTP and NATS.
+// Package cloudevent has what sinks share whose transport carries the attributes of a CloudEvent as text headers.
+//
+// Guaranteed: a delivery has the same headers at each broker, but for the names that its protocol binding asks for.
+//
+// Not guaranteed: that a transport takes every value; HeaderValue is for those that take ASCII alone.
 package cloudevent
 
 import "strings"

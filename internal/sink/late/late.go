@@ -1,5 +1,6 @@
-// Package late is how a relay and a sink with many receivers agree that the slowest of them delays nobody. The relay
-// says by the context how long it waits for one answer; the sink answers what takes longer with an Answer, and goes on.
+// Package late is about answers that take their time. A relay and a sink with many receivers agree that the slowest of
+// them delays nobody: the relay says by the context how long it waits for one answer; the sink answers what takes
+// longer with an Answer, and goes on. A sink without an answer at all keeps some of its time for asking why.
 //
 // Guaranteed: nothing; it is a value of a context and an error.
 //
@@ -24,6 +25,16 @@ func With(ctx context.Context, d time.Duration) context.Context {
 func Patience(ctx context.Context) (d time.Duration, ok bool) {
 	d, ok = ctx.Value(patience{}).(time.Duration)
 	return d, ok
+}
+
+// Most returns a context with three quarters of the time that is left. The rest is for finding out what became of what
+// has no answer by then.
+func Most(ctx context.Context) (context.Context, context.CancelFunc) {
+	deadline, limited := ctx.Deadline()
+	if !limited {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(deadline)*3/4)
 }
 
 // Answer stands for one that is still to come, once, at C: nil for delivered, or an error of a class. Who knows nothing

@@ -4,19 +4,19 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/fault"
+	"github.com/outboxrelay/outbox/internal/sink/late"
 )
 
 // Bounds of one round. A script keeps Redis from everything else: 1000 deliveries of 500 bytes are some 4 ms, 4 MiB of
 // large ones about the same.
 const (
 	maxDeliveries = 1000
-	MaxBytes      = 4 << 20 // a single larger delivery goes alone; less while the server does not take as much, see Limits
+	MaxBytes      = 4 << 20 // a single larger delivery goes alone; less while the server does not take as much, see Bytes
 )
 
 // Publish publishes a batch as outbox.Sink asks. A call that fails although the server takes others is sent again in
@@ -128,7 +128,7 @@ type failure struct {
 //
 // It takes three quarters of the time that is left at most. The rest is for finding out what it was, if it failed.
 func (p *publication) trip(ctx context.Context, r *round) (failures []failure) {
-	ctx, cancel := part(ctx)
+	ctx, cancel := late.Most(ctx)
 	defer cancel()
 	over := p.exchange(ctx, r)
 	for _, c := range r.used {
@@ -172,7 +172,7 @@ func interrupted(ctx context.Context) error {
 }
 
 func (s *Publisher) unavailable(err error) error {
-	return outbox.Unavailable(fmt.Errorf("run script on Redis: %w", s.password.Hide(err)))
+	return outbox.Unavailable(fmt.Errorf("run script on Redis: %w", s.hide(err)))
 }
 
 // answer gives deliveries that have no answer yet err.
@@ -189,13 +189,4 @@ func (p *publication) note(deliveries []int) {
 			p.failed.Hold(p.batch[i].Record)
 		}
 	}
-}
-
-// part returns a context that has three quarters of the time that ctx has left.
-func part(ctx context.Context) (context.Context, context.CancelFunc) {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(ctx, time.Until(deadline)*3/4)
 }

@@ -17,6 +17,7 @@ package redisscript
 
 import (
 	"context"
+	"crypto/tls"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -28,6 +29,8 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sink/dedup"
+	"github.com/outboxrelay/outbox/internal/sink/rounds"
+	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
 )
 
 //go:embed script.lua
@@ -51,8 +54,6 @@ type Command struct {
 	Key func(group string, lane int) any
 	// Target is what a destination is called in errors: "channel".
 	Target string
-	// Prefix is what the names of all keys begin with, see reserved.
-	Prefix string
 	// Refusal classes what Redis says of one delivery.
 	Refusal Refusal
 }
@@ -60,28 +61,29 @@ type Command struct {
 // Refusal makes an error with its class of the text with which Redis refuses a delivery.
 type Refusal func(destination, text string) error
 
-// Memory is the part of a sink's Config that says what is remembered. Zero means the default in parentheses.
-type Memory struct {
+// Config is what the Configs of the sinks have in common. Zero means the default in parentheses.
+type Config struct {
+	Name   string        // of the sink, in errors
 	Window time.Duration // (2 min), negative remembers nothing
 	Prefix string        // ("outbox:seen:")
+	TLS    *tls.Config
 }
 
-// WithDefaults returns m with its defaults, and all problems at once.
-func (m Memory) WithDefaults() (Memory, error) {
+func (c Config) withDefaults() (Config, error) {
 	var problems []error
-	if m.Window == 0 {
-		m.Window = dedup.DefaultWindow
+	if c.Window == 0 {
+		c.Window = dedup.DefaultWindow
 	}
-	if m.Window > 0 && m.Window < time.Millisecond {
-		problems = append(problems, fmt.Errorf("Window is %s, must be at least 1ms (negative is off)", m.Window))
+	if c.Window > 0 && c.Window < time.Millisecond {
+		problems = append(problems, fmt.Errorf("Window is %s, must be at least 1ms (negative is off)", c.Window))
 	}
-	if m.Prefix == "" {
-		m.Prefix = own + "seen:"
+	if c.Prefix == "" {
+		c.Prefix = own + "seen:"
 	}
-	if strings.ContainsAny(m.Prefix, "{}") {
-		problems = append(problems, fmt.Errorf("Prefix %q contains a brace, which would change the hash tag", m.Prefix))
+	if strings.ContainsAny(c.Prefix, "{}") {
+		problems = append(problems, fmt.Errorf("Prefix %q contains a brace, which would change the hash tag", c.Prefix))
 	}
-	return m, errors.Join(problems...)
+	return c, errors.Join(problems...)
 }
 
 // own is what the names of all that this project keeps in a Redis begin with, whichever sink keeps it.
@@ -95,36 +97,81 @@ const ShortestPeriod = 2 * time.Minute
 type Publisher struct {
 	// Arguments of every call, in milliseconds, boxed once. They are changed by nobody but tests, before the first call.
 	Window, Period any
-	// Limits is what is known of the server.
-	Limits Limits
+	// Bytes is how large a call may be.
+	Bytes rounds.Limit
 
 	client   redis.UniversalClient
 	command  Command
+	prefix   string // of all keys, see reserved
 	source   string
 	script   *redis.Script
 	owned    bool // Close closes the client
-	password Secret
+	password string
 
 	// For use again; a sync.Pool lost them to every second collection (300 KB more a batch of 1000).
 	free     chan *round
+	strikes  strikes
 	inFlight sync.WaitGroup // round trips, of which Publish may have stopped waiting
 }
 
-// New returns a Publisher that uses client, which stays the caller's to close.
+// Open connects to a server and returns a Publisher that Close closes. Problems are what the sink itself has found
+// wrong; all are reported at once. Commands makes the Command for names with a prefix, on a Cluster or not.
+func Open(
+	ctx context.Context, s Server, cfg Config, commands func(prefix string, cluster bool) Command, problems ...error,
+) (*Publisher, error) {
+	cfg, err := cfg.withDefaults()
+	if err := errors.Join(append(problems, err, s.UseTLS(cfg.TLS))...); err != nil {
+		return nil, fmt.Errorf("configure %s sink: %w", cfg.Name, err)
+	}
+	client, err := s.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := newPublisher(client, cfg, commands)
+	p.owned, p.password = true, s.Options.Password
+	return p, nil
+}
+
+// New returns a Publisher that uses client, which stays the caller's to close. All problems are reported at once.
 //
 // Whatever client's MaxRetries says, a script call is not sent twice by the client. Its ReadTimeout bounds how long a
 // connection stays in use after Publish has given up on it.
-func New(client redis.UniversalClient, command Command, window time.Duration) *Publisher {
+func New(
+	client redis.UniversalClient, cfg Config, commands func(prefix string, cluster bool) Command, problems ...error,
+) (*Publisher, error) {
+	cfg, err := cfg.withDefaults()
+	problems = append(problems, err)
+	switch client.(type) {
+	case nil:
+		problems = append(problems, errors.New("client is nil"))
+	case *redis.Ring:
+		problems = append(problems, errors.New("client is a Ring: a destination, those who listen to it and what is "+
+			"remembered of it must share a server"))
+	}
+	if cfg.TLS != nil {
+		problems = append(problems, errors.New("TLS is for Open: the client has its own"))
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, fmt.Errorf("configure %s sink: %w", cfg.Name, err)
+	}
+	return newPublisher(client, cfg, commands), nil
+}
+
+func newPublisher(
+	client redis.UniversalClient, cfg Config, commands func(prefix string, cluster bool) Command,
+) *Publisher {
+	_, cluster := client.(*redis.ClusterClient)
+	command := commands(cfg.Prefix, cluster)
 	source := command.Source + "\n" + common
-	p := &Publisher{client: client, command: command, source: source, script: redis.NewScript(source),
-		free: make(chan *round, keptRounds)}
-	p.Window, p.Period = max(window, 0).Milliseconds(), ShortestPeriod.Milliseconds()
-	p.Limits.bytes = MaxBytes
+	p := &Publisher{client: client, command: command, prefix: cfg.Prefix, source: source,
+		script: redis.NewScript(source), free: make(chan *round, keptRounds)}
+	p.Window, p.Period = max(cfg.Window, 0).Milliseconds(), ShortestPeriod.Milliseconds()
+	p.Bytes.Least, p.Bytes.Most = minLimit, MaxBytes
 	return p
 }
 
-// Own has Close close the client, whose password no error shows.
-func (s *Publisher) Own(password Secret) { s.owned, s.password = true, password }
+// hide replaces an error that quotes the password.
+func (s *Publisher) hide(err error) error { return sinkurl.Hide(err, s.password) }
 
 // Client is the one that New was given.
 func (s *Publisher) Client() redis.UniversalClient { return s.client }
@@ -135,7 +182,7 @@ func (s *Publisher) Abilities() outbox.Abilities { return outbox.Abilities{Ping:
 // ping asks the server (in a Cluster one of them) whether it answers. Errors are of class outbox.ClassUnavailable.
 func (s *Publisher) ping(ctx context.Context) error {
 	if err := s.client.Ping(ctx).Err(); err != nil {
-		return outbox.Unavailable(fmt.Errorf("ping Redis: %w", s.password.Hide(err)))
+		return outbox.Unavailable(fmt.Errorf("ping Redis: %w", s.hide(err)))
 	}
 	return nil
 }

@@ -27,8 +27,7 @@ const (
 	// breaks under both. No server refuses calls of this size (the least that Redis can be limited to is 1 MiB).
 	maxPadding = 16 << 10
 
-	minLimit  = 16 << 10    // calls are not made smaller for the server's sake
-	GrowAfter = time.Minute // twice as large a call is tried again
+	minLimit = 16 << 10 // calls are not made smaller for the server's sake
 )
 
 var padding = make(piece, maxPadding)
@@ -66,11 +65,11 @@ func (p *publication) reduce(ctx context.Context, f failure) {
 		p.strike(ctx, f)
 		return
 	}
-	blamed, before := p.blamed, p.Limits.shrink(f.size)
+	blamed, before := p.blamed, p.Bytes.Shrink(f.size)
 	p.send(ctx, f.deliveries[:half])
 	p.send(ctx, f.deliveries[half:])
 	if p.blamed > blamed {
-		p.Limits.restore(before) // it was not for the call's size
+		p.Bytes.Restore(before) // it was not for the call's size
 	}
 }
 
@@ -78,17 +77,17 @@ func (p *publication) reduce(ctx context.Context, f failure) {
 func (p *publication) strike(ctx context.Context, f failure) {
 	i := f.deliveries[0]
 	d := &p.batch[i]
-	strikes := p.Limits.strike(d)
-	if strikes >= MaxStrikes {
+	struck := p.strikes.add(d)
+	if struck >= MaxStrikes {
 		p.blamed++
 		p.answer(f.deliveries,
 			fmt.Errorf("publish to %s %q: Redis answers, but not to this event (%d bytes of payload) sent alone: %w",
-				p.command.Target, d.Destination, len(d.Payload), p.password.Hide(f.err)))
+				p.command.Target, d.Destination, len(d.Payload), p.hide(f.err)))
 		p.failed.Hold(d.Record)
 		return
 	}
 	// What was too slow would not be faster in the time that is left. It is tried again at its next turn.
-	if isTimeout(f.err) || !pause(ctx, time.Duration(strikes)*strikePause) {
+	if isTimeout(f.err) || !pause(ctx, time.Duration(struck)*strikePause) {
 		p.answer(f.deliveries, p.unavailable(f.err))
 		p.failed.Hold(d.Record)
 		return
@@ -112,13 +111,11 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Limits is what a Publisher has found out about what the server takes.
-type Limits struct {
-	Since time.Time // when the size of calls was last changed
-
-	mu      sync.Mutex
-	bytes   int // of a call
-	strikes map[struckDelivery]int
+// strikes are those against deliveries. They are never taken back: a delivery that gets through does not come
+// again, and one that was blamed is blamed at once when it fails at its next attempt.
+type strikes struct {
+	mu sync.Mutex
+	of map[struckDelivery]int
 }
 
 type struckDelivery struct {
@@ -126,41 +123,14 @@ type struckDelivery struct {
 	hash uint64
 }
 
-// CallBytes is how large a call may be. It grows again: who has set the server's limit may have raised it, or it was
-// something else than a limit.
-func (l *Limits) CallBytes() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.bytes < MaxBytes && time.Since(l.Since) > GrowAfter {
-		l.bytes, l.Since = min(2*l.bytes, MaxBytes), time.Now()
-	}
-	return l.bytes
-}
-
-// shrink keeps calls below one of this size, which failed, and returns the limit of before.
-func (l *Limits) shrink(size int) (before int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	before = l.bytes
-	l.bytes, l.Since = min(l.bytes, max(size/2, minLimit)), time.Now()
-	return before
-}
-
-func (l *Limits) restore(bytes int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.bytes = bytes
-}
-
-// strike counts one against d and returns how many it has. They are never taken back: a delivery that gets through does
-// not come again, and one that was blamed is blamed at once when it fails at its next attempt.
-func (l *Limits) strike(d *outbox.Delivery) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.strikes == nil || len(l.strikes) >= keptStrikes {
-		l.strikes = map[struckDelivery]int{}
+// add counts one against d and returns how many it has.
+func (s *strikes) add(d *outbox.Delivery) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of == nil || len(s.of) >= keptStrikes {
+		s.of = map[struckDelivery]int{}
 	}
 	of := struckDelivery{d.ID, copyHash(d)}
-	l.strikes[of]++
-	return l.strikes[of]
+	s.of[of]++
+	return s.of[of]
 }

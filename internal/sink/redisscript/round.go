@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sink/rounds"
 )
 
 // round is one trip to Redis: one call on a single server, one a group on a Cluster. Its memory is used again.
@@ -21,7 +22,7 @@ type round struct {
 	idle  []*call          // calls of earlier rounds
 	large bool             // one delivery that is larger than a call may be
 
-	routes routes // of the keys, with Command.Scattered
+	keys rounds.Keys[string] // with Command.Scattered: which group each is in
 }
 
 // call is one run of the script.
@@ -52,7 +53,7 @@ func (s *Publisher) take() *round {
 	case r := <-s.free:
 		return r
 	default:
-		return &round{calls: map[string]*call{}, routes: routes{}}
+		return &round{calls: map[string]*call{}, keys: rounds.Keys[string]{}}
 	}
 }
 
@@ -77,7 +78,7 @@ func (p *piece) MarshalBinary() ([]byte, error) { return *p, nil }
 // of the large ones.
 func (r *round) load(p *publication, todo []int) (rest []int) {
 	r.reset()
-	count, limit := 0, p.Limits.CallBytes()
+	count, limit := 0, p.Bytes.Get()
 	for n, i := range todo {
 		d := &p.batch[i]
 		group, lane, err := "", 0, p.reserved(d.Destination)
@@ -102,7 +103,7 @@ func (r *round) load(p *publication, todo []int) (rest []int) {
 		if count > 0 && (count == maxDeliveries || len(r.buf)+len(d.Payload) > limit) {
 			return append(rest, todo[n:]...)
 		}
-		if p.command.Scattered && d.Keyed && !r.routes.follow(d, group) {
+		if p.command.Scattered && !r.keys.Join(d.Record, group) {
 			rest = append(rest, i)
 			continue
 		}
@@ -138,7 +139,7 @@ func (r *round) reset() {
 	}
 	r.idle = append(r.idle, r.used...)
 	clear(r.calls)
-	clear(r.routes)
+	clear(r.keys)
 	r.buf, r.used, r.large = r.buf[:0], r.used[:0], false
 }
 
@@ -366,7 +367,7 @@ var errUnknownReply = errors.New("the reply is not what the script answers")
 // reserved refuses a destination that may name what is kept for the sinks of this Redis: a stream in the place of a set
 // would have the next event fail that needs the set, whoever wrote it.
 func (s *Publisher) reserved(destination string) error {
-	for _, kept := range []string{own, s.command.Prefix} {
+	for _, kept := range []string{own, s.prefix} {
 		if strings.HasPrefix(destination, kept) {
 			return outbox.Permanent(fmt.Errorf("publish to %s %q: names that begin with %q are kept for what the sinks "+
 				"remember", s.command.Target, destination, kept))

@@ -2,10 +2,10 @@ package redisscript
 
 import (
 	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"testing"
+
+	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
 )
 
 func TestParseURL(t *testing.T) {
@@ -24,11 +24,12 @@ func TestParseURL(t *testing.T) {
 		"unix://u:p@/run/redis.sock?db=2":        {hosts: []string{"/run/redis.sock"}, user: "u", password: "p", db: 2},
 		"redis://h?max_retries=9":                {hosts: []string{"h:6379"}},
 	} {
-		o, hosts, err := ParseURL(url)
+		got, err := Kind{}.Parse(url)
 		if err != nil {
 			t.Errorf("%s: %v", url, err)
 			continue
 		}
+		o, hosts := got.Options, got.Hosts
 		if !slices.Equal(hosts, want.hosts) || o.Username != want.user || o.Password != want.password || o.DB != want.db ||
 			(o.TLSConfig != nil) != want.tls {
 			t.Errorf("%s: hosts %q, user %q, password %q, db %d, TLS %v", url, hosts, o.Username, o.Password, o.DB,
@@ -47,48 +48,16 @@ func FuzzParseURL(f *testing.F) {
 		f.Add(url)
 	}
 	f.Fuzz(func(t *testing.T, url string) {
-		o, hosts, err := ParseURL(url)
+		s, err := Kind{}.Parse(url)
 		if err == nil {
-			if len(hosts) == 0 || slices.Contains(hosts, "") || o.MaxRetries != -1 {
-				t.Errorf("hosts %q, MaxRetries %d", hosts, o.MaxRetries)
+			if len(s.Hosts) == 0 || slices.Contains(s.Hosts, "") || s.Options.MaxRetries != -1 {
+				t.Errorf("hosts %q, MaxRetries %d", s.Hosts, s.Options.MaxRetries)
 			}
 			return
 		}
-		if !errors.Is(err, ErrURL) && !errors.Is(err, ErrDatabase) {
+		if !errors.Is(err, ErrForm) && !errors.Is(err, ErrDatabase) && !errors.Is(err, sinkurl.ErrPort) &&
+			!errors.Is(err, sinkurl.CheckUser(url)) {
 			t.Errorf("the error is %q", err)
 		}
 	})
-}
-
-func TestCheckURL(t *testing.T) {
-	t.Parallel()
-	for url, says := range map[string]string{
-		"redis://h": "", "redis://u:p@h:6379/0": "", "redis://h1:7000,h2:7001": "", "redis://[::1]:6379": "",
-		"unix:///run/redis.sock": "", "redis://:99999@h": "",
-		"redis://h:99999/0": "65535", "redis://h:0": "65535", "redis://h1:7000,h2:70001": "65535",
-		"redis://u:hunter2@h:x": "65535", "redis://u:hunter2@h/x": "not of the form", "redis://u:hunt/er2@h": "%2F",
-		"redis://h?hunter2=1":            "parameter that nobody knows",
-		"redis://h?read_timeout=hunter2": "value that one does not take",
-	} {
-		err := CheckURL(url)
-		if says == "" && err != nil || says != "" && (err == nil || !strings.Contains(err.Error(), says)) ||
-			err != nil && strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: got error %v, want %q", url, err, says)
-		}
-	}
-}
-
-func TestPlaintext(t *testing.T) {
-	t.Parallel()
-	for url, want := range map[string]string{
-		"redis://cache:6379/0": "[cache]", "redis://u:p@10.0.0.7": "[10.0.0.7]",
-		"redis://[2001:db8::1]:6379":    "[2001:db8::1]",
-		"redis://a:1,localhost:2,b:3/0": "[a b]",
-		"redis://127.0.0.1:6379":        "[]", "redis://localhost": "[]", "redis://[::1]:6379/0?db=1": "[]",
-		"rediss://cache:6379": "[]", "unix:///run/redis.sock": "[]",
-	} {
-		if got := fmt.Sprint(Plaintext(url)); got != want {
-			t.Errorf("%s: got %s, want %s", url, got, want)
-		}
-	}
 }

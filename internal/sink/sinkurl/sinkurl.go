@@ -1,6 +1,7 @@
-// Package sinkurl is what drivers of sinks share: which URLs show no password, and which could.
+// Package sinkurl is what drivers of sinks share: how a URL is read, what of it may be shown, and whether an error of
+// connecting is worth waiting for.
 //
-// Guaranteed: what Mask returns has no user, password, option or fragment in it.
+// Guaranteed: what Mask returns has no user, password, option or fragment in it, and no error has a piece of a URL.
 //
 // Not guaranteed: that a URL is right; a driver parses its own.
 package sinkurl

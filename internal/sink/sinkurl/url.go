@@ -1,6 +1,7 @@
 package sinkurl
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/outboxrelay/outbox"
 )
 
 // Split is the parts of a URL with one host or several, as they are written. net/url knows one host, and so do most
@@ -89,6 +92,33 @@ func (f *Family) Parse(text string) (*URL, error) {
 func (f *Family) errForm() error {
 	return fmt.Errorf("the %s URL is not of the form %s; in user, password and path write / ? # %% @ percent-encoded. It "+
 		"is not shown here because it may hold a password", f.Name, f.Form)
+}
+
+// CheckTLS refuses settings of TLS for a URL that does not ask for it.
+func (u *URL) CheckTLS(settings *tls.Config) error {
+	if settings != nil && !u.Secure {
+		return fmt.Errorf("TLS is set but the URL is not %s://", u.family.Secure)
+	}
+	return nil
+}
+
+// Plaintext returns the hosts of a URL that are reached without TLS and may be on other machines.
+func (f *Family) Plaintext(text string) []string {
+	u, err := f.Parse(text)
+	if err != nil || u.Secure {
+		return nil
+	}
+	return Elsewhere(u.Hosts)
+}
+
+// Failed classes an error of connecting. Waiting cures no refusal, which only the sink recognises, nor a certificate
+// that nobody vouches for.
+func Failed(err error, refused bool) error {
+	var certificate *tls.CertificateVerificationError
+	if refused || errors.As(err, &certificate) {
+		return outbox.Permanent(err)
+	}
+	return outbox.Unavailable(err)
 }
 
 // hostPort returns a host with its port.
