@@ -108,24 +108,29 @@ func (s *api) send(ctx context.Context, method, path string, header http.Header,
 	return nil, refusal
 }
 
-// call sends body, if there is one, as JSON and decodes the answer.
-func (s *api) call(ctx context.Context, method, path string, header http.Header, body, answer any) error {
+// ask sends body, if there is one, as JSON, decodes the answer and returns it as it came.
+func (s *api) ask(
+	ctx context.Context, method, path string, header http.Header, body, answer any,
+) (came json.RawMessage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
 	var text []byte
 	if body != nil {
-		var err error
 		if text, err = json.Marshal(body); err != nil {
-			return fmt.Errorf("make request: %w", err)
+			return nil, fmt.Errorf("make request: %w", err)
 		}
 	}
 	resp, err := s.send(ctx, method, path, header, text)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(answer); err != nil {
-		return fmt.Errorf("read the answer of %s: %w: is it outbox serve?", s.base, err)
+	err = json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(&came)
+	if err == nil {
+		err = json.Unmarshal(came, answer)
 	}
-	return nil
+	if err != nil {
+		return nil, fmt.Errorf("read the answer of %s: %w: is it outbox serve?", s.base, err)
+	}
+	return came, nil
 }

@@ -1,14 +1,19 @@
 package cli
 
 import (
+	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
+	"net/http"
+	"strings"
 
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
 )
 
@@ -34,6 +39,16 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 func (e usageError) Unwrap() error { return e.error }
 
+// firstOf returns the first error that there is: what failed, before what failed to print it.
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // settings reads the settings of a command and checks them against what it needs. further are its flags that are
 // settings.
 func (a *application) settings(needs config.Need, further ...*pflag.FlagSet) (config.Config, error) {
@@ -43,6 +58,28 @@ func (a *application) settings(needs config.Need, further ...*pflag.FlagSet) (co
 	}
 	err = a.checked(&c, needs)
 	return c, err
+}
+
+// checked checks settings, and warns of what may have been meant as one, of routes that cannot be meant, of a window
+// that is too short and of a log that goes to no sink.
+func (a *application) checked(c *config.Config, needs config.Need) error {
+	if err := c.Check(needs); err != nil {
+		return err
+	}
+	log, err := a.logger(*c)
+	if err != nil {
+		return err
+	}
+	for _, name := range c.Ignored() {
+		log.Warn("a variable is no setting of any command and is ignored", "variable", name,
+			"see", "outbox config print")
+	}
+	for _, warning := range append(c.RouteWarnings(needs), c.ShortWindow(needs), c.Unserved(needs)) {
+		if warning != "" {
+			log.Warn(warning)
+		}
+	}
+	return nil
 }
 
 // logger logs to stderr. The level was checked with the settings.
@@ -58,7 +95,77 @@ func (a *application) logger(c config.Config) (*slog.Logger, error) {
 	return slog.New(slog.NewJSONHandler(a.Err, options)), nil
 }
 
-func isTerminal(stream any) bool {
-	f, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
+// daemon reads the settings of a command that serves until it is stopped, and runs it.
+func (a *application) daemon(
+	ctx context.Context, needs config.Need, flags *pflag.FlagSet,
+	run func(context.Context, config.Config, *slog.Logger) error,
+) error {
+	c, err := a.settings(needs, flags)
+	if err != nil {
+		return err
+	}
+	log, err := a.logger(c)
+	if err != nil {
+		return err
+	}
+	return run(ctx, c, log)
+}
+
+// onDatabase runs fn with the settings of a command that needs a database and nothing else, and with that database.
+func (a *application) onDatabase(
+	ctx context.Context, fn func(config.Config, app.Database) error, flags ...*pflag.FlagSet,
+) error {
+	c, err := a.settings(config.Database, flags...)
+	if err != nil {
+		return err
+	}
+	return withDatabase(ctx, c, func(db app.Database) error { return fn(c, db) })
+}
+
+func withDatabase(ctx context.Context, c config.Config, fn func(app.Database) error) error {
+	db, err := app.OpenDatabase(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return fn(db)
+}
+
+const sinkSetting = "The URL is that of --sink or OUTBOX_SINK"
+
+// hint names the remedy where the error's own text cannot know it. command is the name of what failed.
+func (a *application) hint(command string, err error) string {
+	var schema *outbox.SchemaError
+	var certificate *tls.CertificateVerificationError
+	var refusal *apiError
+	var unreachable *unreachableError
+	var own interface{ Hint() string }
+	switch {
+	case errors.As(err, &own):
+		return own.Hint()
+	case errors.As(err, &certificate):
+		return "the server's certificate is not trusted: name its authority's file in " +
+			"SSL_CERT_FILE, or for PostgreSQL in sslrootcert of the URL"
+	case errors.As(err, &unreachable):
+		return "is outbox serve running there? The address is that of --server or OUTBOX_SERVER"
+	case errors.As(err, &refusal) && refusal.Status == http.StatusUnauthorized:
+		return "set OUTBOX_TOKEN to a token that outbox token create has made for the gateway's database"
+	case errors.As(err, &refusal) && refusal.Status == http.StatusForbidden:
+		return "outbox token create --scope makes a token that may do that"
+	case errors.As(err, &schema) && strings.Contains(schema.Remedy, "outbox migrate up"):
+		// The store knows the set of its own table, and not what else the command needs and how it was told of the
+		// database.
+		text := "outbox migrate up without --set makes the tables of core and events"
+		if command == "serve" {
+			text += ", and outbox serve needs those of core and crawl: outbox migrate up --set core,crawl"
+		}
+		return text + ". If --database named the database here, give the same --database"
+	}
+	if text := a.kinds.Sinks.Hint(err); text != "" {
+		if !strings.HasSuffix(text, "?") {
+			text += "."
+		}
+		return text + " " + sinkSetting
+	}
+	return app.Hint(err)
 }

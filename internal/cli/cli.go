@@ -11,6 +11,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -58,39 +60,14 @@ func Main(ctx context.Context, args []string, streams Streams, environ []string,
 }
 
 func (a *application) root() *cobra.Command {
-	root := &cobra.Command{
-		Use:   "outbox",
-		Short: "Commit your event with your data, and it arrives",
-		Long: `outbox delivers events that applications write into a table of their own database, in the
-transaction that changes their data. So an event exists exactly if its change does, and a
-relay delivers it afterwards, in order for its key and once, to the sinks that --sink names.
-
-    outbox dev                                              try all of it on one file, with nothing installed
-    outbox migrate up                                       make the tables
-    outbox write --topic order.placed --key 42 < order.json    or INSERT INTO outbox_events …
-    outbox relay                                            deliver, until stopped
-    outbox tail order.placed                                see it arrive
-
-outbox serve joins the relay with an HTTP API and a worker for crawl runs, whose events a browser
-sees as they commit; outbox runs is its client.
-
-Settings are flags, or environment variables (--poll-max is OUTBOX_POLL_MAX, --sink OUTBOX_SINK; the database
-is OUTBOX_DATABASE_URL, or else DATABASE_URL), or keys of a YAML file named by --config or OUTBOX_CONFIG
-(poll_max: 200ms): outbox init writes one, outbox config print shows what is in effect. A flag wins over a variable, a variable
-over the file. That holds for the flags of outbox relay and outbox serve, for --server and --token of
-outbox runs, and for the global ones below; the other commands' own flags say what to do this once and
-are flags only.
-
-Exit codes: 0 done, 1 failed, 2 wrong command line or settings, 130 ended at once by a second signal.`,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRun: func(*cobra.Command, []string) {
-			a.started = true
-		},
-	}
+	root := command("", nil, func(cmd *cobra.Command, _ []string) error { return cmd.Help() })
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.PersistentPreRun = func(*cobra.Command, []string) { a.started = true }
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+			if _, own := bad.GetFlag().Value.(*parsed); own {
+				return fmt.Errorf("--%s: %w", bad.GetFlag().Name, bad.Unwrap())
+			}
 			return fmt.Errorf("--%s: %s", bad.GetFlag().Name, config.Misfit(bad.GetFlag(), bad.GetValue(), err))
 		}
 		return err
@@ -99,11 +76,45 @@ Exit codes: 0 done, 1 failed, 2 wrong command line or settings, 130 ended at onc
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
 	root.PersistentFlags().AddFlagSet(a.global)
-	root.PersistentFlags().SortFlags = false
 	root.AddCommand(a.migrate(), a.relay(), a.serve(), a.write(), a.tail(), a.events(), a.dlq(), a.lanes(), a.route(),
-		a.sinks(), a.endpoints(), a.pause(), a.resume(), a.pauses(), a.replayDelivered(), a.purge(), a.runs(), a.token(),
-		a.dev(),
-		a.initialize(), a.config(), a.man(), a.version())
+		a.sinks(), a.endpoints(), a.pause(), a.resume(), a.pauses(), a.replayDelivered(),
+		a.purge(), a.runs(), a.token(),
+		a.dev(), a.initialize(), a.config(), a.man(), a.version())
 	a.complete(root)
 	return root
+}
+
+// valued are the values that a shell offers for a flag of this name, in whatever command.
+var valued = map[string][]string{
+	"table":     {"outbox_events", "event_outbox", "crawl_outbox", "outbox_log"},
+	"output":    {"table", "json"},
+	"log-level": {"debug", "info", "warn", "error"},
+	"by":        {"tenant", "topic"},
+	"format":    formatNames(),
+	"for":       slices.Sorted(maps.Keys(needs)),
+	"auth":      {"token", "none"},
+	"set":       allSets,
+}
+
+// complete has shells offer the values of flags that have few, and of --sink the forms of its URLs. Help lists flags in
+// the order in which they were added: what is needed comes first.
+func (a *application) complete(cmd *cobra.Command) {
+	cmd.Flags().SortFlags, cmd.PersistentFlags().SortFlags = false, false
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		values := valued[f.Name]
+		if f.Name == "sink" {
+			for _, d := range a.kinds.Sinks.Drivers() {
+				for _, scheme := range d.Schemes {
+					values = append(values, scheme+":")
+				}
+			}
+		}
+		if len(values) > 0 {
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(values,
+				cobra.ShellCompDirectiveNoFileComp))
+		}
+	})
+	for _, sub := range cmd.Commands() {
+		a.complete(sub)
+	}
 }

@@ -27,76 +27,48 @@ type development struct {
 func (a *application) dev() *cobra.Command {
 	var d development
 	settings := every()
-	cmd := &cobra.Command{
-		Use:   "dev",
-		Short: "Try everything: API, streams, relay and worker on one file, nothing to install",
-		Long: `dev makes the file ./outbox.db, or goes on with it, and runs all parts of outbox serve on it, on
-loopback and without authentication. Events are delivered within this process, to the streams of its API: it
-needs no server. It prints a page to open and three commands to try. On the page you write events and see where
-each of them is, break the sink and mend it, and put dead letters back; beside each stands the command that does
-the same. A run of the built-in crawler script:checkout begins when you start one there. /metrics is on the same
-port.
-
---database URL takes that database in place of the file, --sink URL that sink in place of this process; each
-alone or both, and nothing else changes. They are flags only: what OUTBOX_DATABASE_URL or OUTBOX_SINK name may
-be in use for something else. All other settings are those of outbox serve, from its variables and from the file of
---config, but that all parts are on, --auth is none, and where nothing else is set the least level of the log is
-warn and a failed event is tried again after 2 s. Pages that this machine serves, such as a front end in development on
-http://localhost:5173, may call the API (OUTBOX_CORS_ORIGIN names others instead).
-
-Several processes may work on one file, such as outbox write and outbox dlq. Two relays on one file share its
-events, and what one delivers within itself the streams of the other do not see: dev warns of it. Give both
---sink, or one of them --temp or another --file.
-
-Ctrl-C stops it after the step and the batch in flight and leaves one file, outbox.db, which may be copied,
-deleted or gone on with.`,
-		Example: `  outbox dev
-  outbox dev --temp --http 127.0.0.1:0
-  outbox dev --database postgres://localhost/shop`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			flags := cmd.Flags()
-			if flags.Changed("database") {
-				d.database = flags.Lookup("database").Value.String()
-			}
-			switch {
-			case d.temp && flags.Changed("file"):
-				return usagef("--file and --temp contradict each other")
-			case d.database == "" && flags.Changed("database"):
-				return usagef("--database is empty: give it a value, or leave it out")
-			case d.database != "" && (d.temp || flags.Changed("file")):
-				return usagef("--database and a file contradict each other: leave out --file and --temp")
-			case d.file == "":
-				return usagef("--file is empty: give it a value, or leave it out")
-			}
-			if !d.temp {
-				return a.develop(cmd.Context(), d, settings)
-			}
-			dir, err := os.MkdirTemp("", "outbox-dev-")
-			if err != nil {
-				return fmt.Errorf("make a temporary folder: %w", err)
-			}
-			d.file = filepath.Join(dir, "outbox.db")
-			return errors.Join(a.develop(cmd.Context(), d, settings), os.RemoveAll(dir))
-		},
-	}
+	cmd := command("dev", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		flags := cmd.Flags()
+		if flags.Changed("database") {
+			d.database = flags.Lookup("database").Value.String()
+		}
+		switch {
+		case d.temp && flags.Changed("file"):
+			return usagef("--file and --temp contradict each other")
+		case d.database == "" && flags.Changed("database"):
+			return usagef("--database is empty: give it a value, or leave it out")
+		case d.database != "" && (d.temp || flags.Changed("file")):
+			return usagef("--database and a file contradict each other: leave out --file and --temp")
+		case d.file == "":
+			return usagef("--file is empty: give it a value, or leave it out")
+		}
+		if !d.temp {
+			return a.develop(cmd.Context(), d, settings)
+		}
+		dir, err := os.MkdirTemp("", "outbox-dev-")
+		if err != nil {
+			return fmt.Errorf("make a temporary folder: %w", err)
+		}
+		d.file = filepath.Join(dir, "outbox.db")
+		return errors.Join(a.develop(cmd.Context(), d, settings), os.RemoveAll(dir))
+	})
 	cmd.Flags().StringVar(&d.file, "file", "outbox.db", "SQLite `file` to make or go on with")
 	cmd.Flags().BoolVar(&d.temp, "temp", false, "use a file in a temporary folder, and remove it at the end")
 	cmd.Flags().AddFlag(settings.Lookup("http"))
-	cmd.Flags().SortFlags = false
 	return cmd
 }
 
 // develop runs until ctx ends.
 func (a *application) develop(ctx context.Context, d development, flags *pflag.FlagSet) error {
-	c, err := a.developing(d, flags)
+	c, err := config.Load(a.kinds, a.environ, a.global, flags)
+	if err == nil {
+		err = a.developing(&c, d)
+	}
+	if err == nil && d.database == "" {
+		err = dev.CheckFile(ctx, d.file)
+	}
 	if err != nil {
 		return err
-	}
-	if d.database == "" {
-		if err := dev.CheckFile(ctx, d.file); err != nil {
-			return err
-		}
 	}
 	log, err := a.logger(c)
 	if err != nil {
@@ -118,13 +90,12 @@ func (a *application) develop(ctx context.Context, d development, flags *pflag.F
 	return nil
 }
 
-// developing returns the settings of outbox serve as dev has them.
-func (a *application) developing(d development, flags *pflag.FlagSet) (config.Config, error) {
-	c, err := config.Load(a.kinds, a.environ, a.global, flags)
-	if err != nil {
-		return c, err
-	}
+// developing makes the settings of outbox serve those of dev, and checks them.
+func (a *application) developing(c *config.Config, d development) error {
 	if c.Database = app.OwnDatabase(d.file); d.database != "" {
+		if err := dev.CheckServer(d.database); err != nil {
+			return usageError{err}
+		}
 		c.Database = d.database
 	}
 	if !a.global.Changed("sink") {
@@ -144,27 +115,21 @@ func (a *application) developing(d development, flags *pflag.FlagSet) (config.Co
 	s.Crawlers = append(s.Crawlers, "script:checkout")
 	if host, port, err := net.SplitHostPort(s.HTTP); err == nil && host == "" {
 		s.HTTP = net.JoinHostPort("127.0.0.1", port) // --http :0 does not mean to let others in
-	} else if err == nil && host != "localhost" && !net.ParseIP(host).IsLoopback() {
-		return c,
-			usagef("http is %s, which other machines can reach, and dev has no authentication: listen on 127.0.0.1, for "+
-				"instance --http 127.0.0.1:%s, or run outbox serve", s.HTTP, port)
+	} else if err == nil && config.Exposed(s.HTTP) {
+		return usagef("http is %s, which other machines can reach, and dev has no authentication: "+
+			"listen on 127.0.0.1, for instance --http 127.0.0.1:%s, or run outbox serve", s.HTTP, port)
 	}
-	if d.database != "" {
-		if err := dev.CheckServer(d.database); err != nil {
-			return c, usageError{err}
-		}
-	}
-	if err := a.checked(&c, config.Parts); err != nil {
-		return c, err
+	if err := a.checked(c, config.Parts); err != nil {
+		return err
 	}
 	// What the parts would refuse when the tables are made.
-	err = app.Check(c, "serve")
+	err := app.Check(*c, "serve")
 	if refused, ok := errors.AsType[*config.Error](err); ok {
 		for i, problem := range refused.Problems {
 			refused.Problems[i] = inDev(problem)
 		}
 	}
-	return c, err
+	return err
 }
 
 // inDev says of a text about other commands where dev takes such a setting from.

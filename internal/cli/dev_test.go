@@ -201,11 +201,7 @@ func TestDevTwice(t *testing.T) {
 	looking := e
 	looking.database = "sqlite:" + filepath.Join(dir, "it's mine.db")
 	// The API answers before the relay has lanes.
-	for deadline := time.Now().Add(patience); !strings.Contains(looking.ok("", "lanes"), relay); {
-		if time.Now().After(deadline) {
-			t.Fatal("no relay")
-		}
-	}
+	e.eventually("a relay has lanes", func() bool { return strings.Contains(looking.ok("", "lanes"), relay) })
 	two := e.develop(dir, "--file", "it's mine.db")
 	if strings.Contains(one.err.String(), "another relay") {
 		t.Errorf("the first says %s", one.err)

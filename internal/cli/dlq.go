@@ -1,13 +1,9 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -21,110 +17,70 @@ import (
 
 func (a *application) dlq() *cobra.Command {
 	mapping := config.Mapping()
-	cmd := &cobra.Command{
-		Use:   "dlq",
-		Short: "Look at dead letters, replay and discard them",
-		Long: `dlq works on the dead letters in job_dlq: deliveries that could not arrive, one a destination, and jobs
-that failed for good.
-
-    outbox dlq stats                             what is wrong, by kind of error
-    outbox dlq list --fingerprint 3f2a…          which letters that concerns
-    outbox dlq show ID                           one letter: payload, every error
-    outbox dlq replay --fingerprint 3f2a… --dry-run    what putting them back would do
-    outbox dlq replay --fingerprint 3f2a…        put them back, once the cause is gone
-    outbox dlq discard ID --reason "test data"   do not put it back
-    outbox dlq collect                           letters of rows that were set dead by hand
-    outbox dlq audit                             who did what
-
-A letter is pending until it is replayed or discarded. The database role must be a member of outbox_operator
-(made by outbox migrate roles), or speak for one tenant, named with --tenant.`,
-		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			return usagef("say what to do: list, show, stats, replay, discard, collect, purge or audit")
-		},
-	}
+	cmd := group("dlq", a.listLetters(mapping), a.showLetter(mapping), a.letterStats(mapping), a.replayLetters(mapping),
+		a.discardLetters(mapping), a.collectLetters(mapping), a.purgeLetters(mapping), a.listActions(mapping))
 	cmd.PersistentFlags().AddFlagSet(mapping)
-	cmd.AddCommand(a.listLetters(mapping), a.showLetter(mapping), a.letterStats(mapping), a.replayLetters(mapping),
-		a.discardLetters(mapping),
-		a.collectLetters(mapping), a.purgeLetters(mapping), a.listActions(mapping))
 	return cmd
 }
 
-// openLetters opens the dead letters of the database and runs fn.
-func (a *application) openLetters(
-	ctx context.Context, c config.Config, fn func(app.Database, deadletter.Store) error,
-) error {
-	db, err := app.OpenDatabase(ctx, c.Database)
-	if err != nil {
+// letters are the open dead letters of a database.
+type letters struct {
+	deadletter.Store
+	c  config.Config
+	db app.Database
+}
+
+// onLetters opens the dead letters for cmd and runs fn.
+func (a *application) onLetters(cmd *cobra.Command, mapping *pflag.FlagSet, fn func(letters) error) error {
+	if err := checkFilters(cmd.Flags()); err != nil {
 		return err
 	}
-	defer db.Close()
-	var layouts []outbox.Layout
-	for _, t := range c.Known() {
-		layouts = append(layouts, t.Layout)
-	}
-	d, err := db.Letters(ctx, layouts)
-	if err != nil {
+	return a.onDatabase(cmd.Context(), func(c config.Config, db app.Database) error {
+		var layouts []outbox.Layout
+		for _, t := range c.Known() {
+			layouts = append(layouts, t.Layout)
+		}
+		d, err := db.Letters(cmd.Context(), layouts)
+		if err != nil {
+			return err
+		}
+		if err = fn(letters{d, c, db}); errors.Is(err, deadletter.ErrFilter) {
+			return usageError{err}
+		}
 		return err
-	}
-	if err = fn(db, d); errors.Is(err, deadletter.ErrFilter) {
-		return usageError{err}
-	}
-	return err
+	}, mapping)
 }
 
 // letterFlags are the flags that choose letters.
 type letterFlags struct {
 	deadletter.Filter
-	source, state, since, until string
-	request                     string
-	set                         *pflag.FlagSet
+	set *pflag.FlagSet
 }
 
 func (f *letterFlags) addTo(flags *pflag.FlagSet) {
 	f.set = pflag.NewFlagSet("filter", pflag.ContinueOnError)
-	f.set.StringVar(&f.source, "source", "", "`what` died: event or job")
+	f.set.SortFlags = false
+	f.set.StringVar((*string)(&f.Source), "source", "", "`what` died: event or job")
 	f.set.StringVar(&f.Reason, "error-reason", "",
 		"`reason` code of the letters, for instance DeliveryFailed or MaxRetries")
-	f.set.StringVar(&f.Type, "type", "", "event `topic`, or type of the job, or a pattern in which * stands for any text")
+	f.set.StringVar(&f.Type, "type", "",
+		"event `topic`, or type of the job, or a pattern in which * stands for any text")
 	f.set.StringVar(&f.Tenant, "tenant", "", "`tenant` whose letters to take: its namespace or its application's id")
 	f.set.StringVar(&f.Key, "key", "", "`key` of the events: the aggregate's or the run's id")
-	f.set.StringVar(&f.request, "request-id", "",
+	uuidFlag(f.set, &f.RequestID, "request-id",
 		"`request` that they are of: a UUID, of the job or of the event's metadata")
 	f.set.StringVar(&f.Table, "table", "", "outbox `table` that they come from")
 	f.set.StringVar(&f.Destination, "destination", "", "`channel` that they did not reach, or a pattern likewise")
-	f.set.StringVar(&f.since, "since", "", "`time` from which on they died: RFC 3339, or how long ago, as 90m or 7d")
-	f.set.StringVar(&f.until, "until", "", "`time` before which they died, likewise")
+	spanFlags(f.set, &f.Since, &f.Until, "they died")
 	f.set.StringVar(&f.Error, "error", "", "`text` that one of their errors contains, in any case")
-	f.set.StringVar(&f.Fingerprint, "fingerprint", "", "`fingerprint` of their last error, as outbox dlq stats prints it")
-	f.set.SortFlags = false
+	f.set.StringVar(&f.Fingerprint, "fingerprint", "",
+		"`fingerprint` of their last error, as outbox dlq stats prints it")
 	flags.AddFlagSet(f.set)
-	flags.SortFlags = false
-}
-
-func (f *letterFlags) filter() (deadletter.Filter, error) {
-	if err := checkFilters(f.set); err != nil {
-		return f.Filter, err
-	}
-	f.Source, f.State = deadletter.Source(f.source), deadletter.State(f.state)
-	var err error
-	if f.request != "" {
-		if f.RequestID, err = uuid.Parse(f.request); err != nil {
-			return f.Filter, usagef("--request-id is %q, want a UUID", f.request)
-		}
-	}
-	if f.Since, err = parseMoment("since", f.since); err != nil {
-		return f.Filter, err
-	}
-	if f.Until, err = parseMoment("until", f.until); err != nil {
-		return f.Filter, err
-	}
-	return f.Filter, checkSpan(f.Since, f.Until)
 }
 
 // none says on stderr what was looked for in vain. A table that the settings do not know is an error.
 func (f *letterFlags) none(a *application, c config.Config, text string) error {
-	if f.Table != "" && f.Table != outbox.DeliveriesOf("", "").Table {
+	if f.Table != "" && f.Table != deliveries {
 		if _, err := c.Find(f.Table); err != nil {
 			return err
 		}
@@ -143,6 +99,154 @@ func (f *letterFlags) given() (names []string) {
 	return names
 }
 
+func (a *application) listLetters(mapping *pflag.FlagSet) *cobra.Command {
+	var f letterFlags
+	cmd := command("dlq list", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		if err := checkSpan(f.Since, f.Until); err != nil {
+			return err
+		}
+		return a.onLetters(cmd, mapping, func(d letters) error {
+			found, next, err := d.List(cmd.Context(), f.Filter)
+			if err != nil {
+				return err
+			}
+			if len(found) == 0 {
+				none := "no such dead letters"
+				if filtered := len(f.given()) > 0 || f.After != ""; !filtered && f.State == deadletter.StateAll {
+					none = "no dead letters"
+				} else if !filtered {
+					none = "no " + string(f.State) + " dead letters"
+				}
+				if err := f.none(a, d.c, none); err != nil {
+					return err
+				}
+			}
+			return list[deadletter.Letter]{found, next, "", "ID,DIED,STATE,FROM,TYPE,KEY,TENANT,DESTINATION,REASON," +
+				"ATTEMPTS,LAST ERROR", letterCells}.print(a, d.c.Output)
+		})
+	})
+	f.addTo(cmd.Flags())
+	cmd.Flags().StringVar((*string)(&f.State), "state", "pending",
+		"`state` of the letters: pending, replayed, discarded or all")
+	pageFlags(cmd.Flags(), &f.Limit, &f.After, 10000, "letters")
+	return cmd
+}
+
+func letterCells(l deadletter.Letter) []any {
+	from := l.Table
+	if l.Source == deadletter.SourceJob {
+		from = "(job)"
+	}
+	return []any{l.ID, l.At, l.State, from, l.Type, l.Key, l.Tenant, l.Destination, l.Reason, l.Attempts,
+		cut(l.LastError, 60)}
+}
+
+func (a *application) showLetter(mapping *pflag.FlagSet) *cobra.Command {
+	var tenant string
+	cmd := command("dlq show", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+		ids, err := parseIDs(args, "id, which is a UUID")
+		if err != nil {
+			return err
+		}
+		return a.onLetters(cmd, mapping, func(d letters) error {
+			found, err := d.Show(cmd.Context(), ids[0], tenant)
+			if errors.Is(err, deadletter.ErrNoLetter) {
+				return fmt.Errorf("%w, nor one of an event or a job with this id: see outbox dlq list --state all", err)
+			}
+			if err != nil {
+				return err
+			}
+			if d.c.Output == "json" {
+				return printPage(a.Out, found, "")
+			}
+			for i, l := range found {
+				if i > 0 {
+					fmt.Fprintln(a.Out)
+				}
+				if err := a.printLetter(l); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	cmd.Flags().StringVar(&tenant, "tenant", "", "`tenant` to speak for, where row-level security asks for one")
+	return cmd
+}
+
+func (a *application) printLetter(l deadletter.Letter) error {
+	return a.printDetails(slices.Concat([]detail{
+		{"id", l.ID}, {"died", l.At}, {"state", l.State}, {"source", l.Source},
+		{string(l.Source) + " id", l.OriginalID},
+		{"type", l.Type}, {"tenant", l.Tenant}, {"user", l.UserID}, {"request", l.RequestID}, {"table", l.Table},
+		{"destination", l.Destination}, {"key", l.Key}, {"position", l.Position}, {"reason", l.Reason},
+		{"attempts", l.Attempts}, {"replays before", l.Generation}, {"replayed", l.ReplayedAt},
+		{"discarded", l.DiscardedAt}, {"discarded for", l.DiscardReason}, {"last error", l.LastError},
+		{"fingerprint", l.Fingerprint}}, history(l.ErrorHistory), []detail{{"payload", l.Payload}})...)
+}
+
+func (a *application) letterStats(mapping *pflag.FlagSet) *cobra.Command {
+	var f letterFlags
+	cmd := command("dlq stats", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		if err := checkSpan(f.Since, f.Until); err != nil {
+			return err
+		}
+		return a.onLetters(cmd, mapping, func(d letters) error {
+			stats, err := d.Stats(cmd.Context(), f.Filter)
+			if err != nil {
+				return err
+			}
+			if len(stats.Groups) == 0 && len(f.given()) > 0 {
+				if err := f.none(a, d.c, "no such dead letters"); err != nil {
+					return err
+				}
+			}
+			if stats.Groups == nil {
+				stats.Groups = []deadletter.Group{} // in JSON an empty list, not null
+			}
+			if err := a.printResult(d.c.Output, stats, "%d pending, %d replayed, %d discarded", stats.Pending,
+				stats.Replayed, stats.Discarded); err != nil || d.c.Output == "json" || len(stats.Groups) == 0 {
+				return err
+			}
+			head := "LETTERS,FINGERPRINT,SOURCE,REASON,TYPE,OLDEST,NEWEST,ERROR OF THE NEWEST"
+			return list[deadletter.Group]{items: stats.Groups, head: head, cells: func(g deadletter.Group) []any {
+				return []any{g.Count, g.Fingerprint, g.Source, g.Reason, g.Type, g.Oldest, g.Newest, cut(g.Sample, 60)}
+			}}.print(a, d.c.Output)
+		})
+	})
+	f.addTo(cmd.Flags())
+	cmd.Flags().StringVar((*string)(&f.State), "state", "pending",
+		"`state` of the letters to group: pending, replayed, discarded or all")
+	countFlag(cmd.Flags(), &f.Limit, "limit", 20, 1, 10000, "`groups` to show, the largest first")
+	return cmd
+}
+
+func (a *application) listActions(mapping *pflag.FlagSet) *cobra.Command {
+	var f deadletter.ActionFilter
+	cmd := command("dlq audit", cobra.NoArgs, func(cmd *cobra.Command, _ []string) (err error) {
+		return a.onLetters(cmd, mapping, func(d letters) error {
+			actions, next, err := deadletter.Actions(cmd.Context(), d, f)
+			if err != nil {
+				return err
+			}
+			return list[deadletter.Action]{actions, next, "", "AT,ACTOR,LOGIN,ACTION,LETTERS,CHOSEN BY,REASON",
+				func(e deadletter.Action) []any {
+					chosen := cut(string(e.Filter), 80)
+					if chosen == "{}" {
+						chosen = "all"
+					}
+					return []any{e.At, e.Actor, e.Login, e.Action, e.Letters, chosen, e.Reason}
+				}}.print(a, d.c.Output)
+		})
+	})
+	cmd.Flags().StringVar(&f.Action, "action", "",
+		"`action` to show, for instance replay, discard, purge, retry or skip")
+	cmd.Flags().StringVar(&f.Actor, "actor", "", "`who` did it")
+	spanFlags(cmd.Flags(), &f.Since, &f.Until, "it was done")
+	pageFlags(cmd.Flags(), &f.Limit, &f.After, 10000, "entries")
+	return cmd
+}
+
 // selectionFlags choose the letters that something is done with.
 type selectionFlags struct {
 	letterFlags
@@ -156,6 +260,9 @@ func (f *selectionFlags) addTo(flags *pflag.FlagSet) {
 
 // selection refuses a command line that names no letters: it could mean all of them.
 func (f *selectionFlags) selection(args []string) (s deadletter.Selection, err error) {
+	if err := firstOf(checkFilters(f.set), checkSpan(f.Since, f.Until)); err != nil {
+		return s, err
+	}
 	given := f.given()
 	filtered := len(given) > 0
 	if len(args) > 0 && slices.Equal(given, []string{"tenant"}) {
@@ -167,63 +274,7 @@ func (f *selectionFlags) selection(args []string) (s deadletter.Selection, err e
 	case len(args) > 0 && (filtered || f.all), filtered && f.all:
 		return s, usagef("ids, filter flags and --all contradict each other: use one of them")
 	}
-	s.All = f.all
-	if s.Filter, err = f.filter(); err != nil {
-		return s, err
-	}
-	for _, arg := range args {
-		id, err := uuid.Parse(arg)
-		if err != nil {
-			return s, usagef("%q is no letter's id, which is a UUID as outbox dlq list prints it", arg)
-		}
-		s.IDs = append(s.IDs, id)
-	}
-	return s, nil
-}
-
-// operatorFlags say who acts.
-type operatorFlags struct{ deadletter.Operator }
-
-func (f *operatorFlags) addTo(flags *pflag.FlagSet, reason string) {
-	flags.StringVar(&f.Actor, "actor", "", "`who` does this, for the record (default: the system's user@host)")
-	flags.StringVar(&f.Reason, "reason", "", "`why`, for the record"+reason)
-}
-
-func (f *operatorFlags) operator() deadletter.Operator {
-	if f.Actor == "" {
-		f.Actor = app.Actor()
-	}
-	return f.Operator
-}
-
-// parseMoment takes a time, or an age.
-func parseMoment(flag, text string) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
-		return t, nil
-	}
-	age, err := parseAge(text)
-	if err != nil {
-		return time.Time{},
-			usagef("--%s is %q, want RFC 3339 such as 2025-01-31T12:00:00Z, or how long ago, such as 90m or 7d", flag, text)
-	}
-	return time.Now().Add(-age), nil
-}
-
-// parseAge is time.ParseDuration with days.
-func parseAge(text string) (time.Duration, error) {
-	if number, ok := strings.CutSuffix(text, "d"); ok {
-		days, err := strconv.Atoi(number)
-		if err != nil || days < 0 || days > 36500 {
-			return 0, fmt.Errorf("%q is no number of days", text)
-		}
-		return time.Duration(days) * 24 * time.Hour, nil
-	}
-	age, err := time.ParseDuration(text)
-	if err == nil && age < 0 {
-		err = fmt.Errorf("%q is negative", text)
-	}
-	return age, err
+	var ids []uuid.UUID
+	ids, err = parseIDs(args, "letter's id, which is a UUID as outbox dlq list prints it")
+	return deadletter.Selection{IDs: ids, All: f.all, Filter: f.Filter}, err
 }

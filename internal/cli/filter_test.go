@@ -152,9 +152,7 @@ func testPatternsChoose(t *testing.T, e env) {
 		"dlq list --fingerprint nosuch":         "12 characters",
 		"events retry --all --topic x":          "contradicts",
 	} {
-		if r := e.run("", strings.Fields(args)...); r.code != 2 || !strings.Contains(r.err, says) {
-			t.Errorf("outbox %s: exit code %d, want 2 and %q:\n%s%s", args, r.code, says, r.out, r.err)
-		}
+		e.says(2, args, says)
 	}
 }
 

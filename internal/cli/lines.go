@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -10,8 +11,6 @@ import (
 	"reflect"
 	"strings"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
 )
@@ -26,69 +25,17 @@ const (
 	linger = 50 * time.Millisecond
 )
 
-// inputLine is a line of --jsonl.
-type inputLine struct {
-	Topic         string          `json:"topic"`
-	Key           string          `json:"key"`
-	AggregateType string          `json:"aggregate_type"`
-	Tenant        string          `json:"tenant"`
-	Source        string          `json:"source"`
-	ID            string          `json:"id"`
-	OccurredAt    string          `json:"occurred_at"`
-	SchemaID      string          `json:"schema_id"`
-	SchemaVersion int             `json:"schema_version"`
-	Destinations  []string        `json:"destinations"`
-	Metadata      json.RawMessage `json:"metadata"`
-	Payload       json.RawMessage `json:"payload"`
-}
-
-// parseLine returns the event of a line; e has the fields that the line may leave out. Errors begin with the field's
-// name.
-func parseLine(text []byte, e outbox.Event) (outbox.Event, error) {
-	var in inputLine
+// parseLine returns the fields of a line, and of all what it leaves out.
+func parseLine(text []byte, all fields) (in fields, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
-		return e, undecodable(err)
+		return in, undecodable(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return e, errors.New("there is more than one JSON value on it")
+		return in, errors.New("there is more than one JSON value on it")
 	}
-	for _, f := range []struct {
-		dst *string
-		src string
-	}{
-		{&e.Topic, in.Topic}, {&e.AggregateID, in.Key}, {&e.AggregateType, in.AggregateType}, {&e.TenantID, in.Tenant},
-		{&e.Source, in.Source}, {&e.SchemaID, in.SchemaID},
-	} {
-		if f.src != "" {
-			*f.dst = f.src
-		}
-	}
-	var err error
-	if in.ID != "" {
-		if e.ID, err = uuid.Parse(in.ID); err != nil {
-			return e, fmt.Errorf("id is %q, want a UUID", in.ID)
-		}
-	}
-	if in.OccurredAt != "" {
-		if e.OccurredAt, err = time.Parse(time.RFC3339Nano, in.OccurredAt); err != nil {
-			return e, fmt.Errorf("occurred_at is %q, want RFC 3339 such as 2025-01-31T12:00:00Z", in.OccurredAt)
-		}
-	}
-	if in.SchemaVersion != 0 {
-		e.SchemaVersion = in.SchemaVersion
-	}
-	if len(in.Destinations) > 0 {
-		e.Destinations = in.Destinations
-	}
-	if in.Metadata != nil && string(in.Metadata) != "null" {
-		if e.Metadata, err = parseMetadata(in.Metadata); err != nil {
-			return e, fmt.Errorf("metadata: %w", err)
-		}
-	}
-	e.Payload = in.Payload
-	return e, nil
+	return in.or(all), nil
 }
 
 // undecodable says in an operator's words why a line is no event.
@@ -106,7 +53,7 @@ func undecodable(err error) error {
 	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 }
 
-// typeName is a type of inputLine in the words of JSON.
+// typeName is a type of fields in the words of JSON.
 func typeName(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Slice:
@@ -118,7 +65,7 @@ func typeName(t reflect.Type) string {
 }
 
 // writeLines writes an event a line. template has what lines may leave out.
-func (a *application) writeLines(ctx context.Context, w *writing, template outbox.Event, form string) error {
+func (a *application) writeLines(ctx context.Context, w writing, template fields, form string) error {
 	b := lineBatch{app: a, writing: w, form: form, next: 1, progress: newProgress(a.Err)}
 	problem := b.readAll(ctx, template)
 	// The lines before a bad one are good, so they are committed, and one goes on from the bad one.
@@ -130,8 +77,8 @@ func (a *application) writeLines(ctx context.Context, w *writing, template outbo
 		if b.next == 1 {
 			return fmt.Errorf("%w; nothing before that was written", problem)
 		}
-		return fmt.Errorf("%w; the lines before line %d are committed (%s), go on from there with the same flags: tail -n "+
-			"+%d FILE | outbox write --jsonl …", problem, b.next, b.summary(), b.next)
+		return fmt.Errorf("%w; the lines before line %d are committed (%s), go on from there with "+
+			"the same flags: tail -n +%d FILE | outbox write --jsonl …", problem, b.next, b.summary(), b.next)
 	}
 	out := a.Out
 	if form == "json" {
@@ -144,7 +91,7 @@ func (a *application) writeLines(ctx context.Context, w *writing, template outbo
 // lineBatch gathers lines to a transaction.
 type lineBatch struct {
 	app      *application
-	writing  *writing
+	writing  writing
 	form     string
 	progress *progress
 
@@ -157,7 +104,7 @@ type lineBatch struct {
 
 // readAll commits full batches and returns at the end of the input, or with what is wrong with a line; the last batch
 // is not committed yet.
-func (b *lineBatch) readAll(ctx context.Context, template outbox.Event) error {
+func (b *lineBatch) readAll(ctx context.Context, template fields) error {
 	lines := readLines(ctx, b.app.In)
 	for {
 		pause := (<-chan time.Time)(nil)
@@ -182,7 +129,7 @@ func (b *lineBatch) readAll(ctx context.Context, template outbox.Event) error {
 	}
 }
 
-func (b *lineBatch) add(ctx context.Context, line inputText, template outbox.Event) error {
+func (b *lineBatch) add(ctx context.Context, line inputText, template fields) error {
 	if line.err != nil {
 		return fmt.Errorf("line %d: %w", line.number, line.err)
 	}
@@ -190,17 +137,18 @@ func (b *lineBatch) add(ctx context.Context, line inputText, template outbox.Eve
 		return nil
 	}
 	event, err := parseLine(line.text, template)
-	ownID := event.ID != uuid.Nil
+	var prepared pending
 	if err == nil {
-		event, err = b.writing.prepare(ctx, event)
+		prepared, err = b.writing.prepare(ctx, event)
 	}
 	if err != nil {
 		return fmt.Errorf("line %d: %w", line.number, err)
 	}
+	prepared.line = line.number
 	if len(b.waiting) == 0 {
 		b.due = time.Now().Add(linger)
 	}
-	b.waiting = append(b.waiting, pending{event: event, line: line.number, ownID: ownID})
+	b.waiting = append(b.waiting, prepared)
 	if b.bytes += len(line.text); len(b.waiting) == batchLines || b.bytes >= batchBytes {
 		return b.flush(ctx)
 	}
@@ -241,4 +189,65 @@ func (b *lineBatch) summary() string {
 		s += fmt.Sprintf(", %d more were in the table already", b.duplicates)
 	}
 	return s
+}
+
+// A read from a terminal or a pipe cannot be interrupted, so stdin is read by goroutines of its own. After a stop
+// nobody waits for them: they end with the process, which is about to.
+
+// readAll returns all of r, at most limit bytes of it.
+func readAll(ctx context.Context, r io.Reader, limit int64) ([]byte, error) {
+	type result struct {
+		text []byte
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		text, err := io.ReadAll(io.LimitReader(r, limit))
+		done <- result{text, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, errors.New("interrupted, nothing was written")
+	case r := <-done:
+		return r.text, r.err
+	}
+}
+
+// readLines sends the lines of r until it ends or ctx does. The last value has err set, io.EOF at the end.
+func readLines(ctx context.Context, r io.Reader) <-chan inputText {
+	lines := make(chan inputText, 16) // few, because a line may be large
+	go func() {
+		scanner := bufio.NewScanner(r)
+		scanner.Buffer(make([]byte, 64<<10), maxLine)
+		n := 0
+		send := func(l inputText) bool {
+			select {
+			case lines <- l:
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		}
+		for scanner.Scan() {
+			n++
+			if !send(inputText{number: n, text: bytes.Clone(scanner.Bytes())}) {
+				return
+			}
+		}
+		err := io.EOF
+		if errors.Is(scanner.Err(), bufio.ErrTooLong) {
+			n++
+			err = fmt.Errorf("it has more than %d bytes", maxLine)
+		} else if scanner.Err() != nil {
+			err = scanner.Err()
+		}
+		send(inputText{number: n, err: err})
+	}()
+	return lines
+}
+
+type inputText struct {
+	number int
+	text   []byte
+	err    error
 }

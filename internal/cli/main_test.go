@@ -102,6 +102,32 @@ func (e env) ok(stdin string, args ...string) string {
 	return r.out
 }
 
+// says runs a command line, which must end with this exit code and say these texts on either stream.
+func (e env) says(code int, line string, texts ...string) {
+	e.t.Helper()
+	r := e.run("", strings.Fields(line)...)
+	if r.code != code {
+		e.t.Errorf("outbox %s: exit code %d, want %d:\n%s%s", line, r.code, code, r.out, r.err)
+	}
+	contains(e.t, r.out+r.err, texts...)
+}
+
+// eventually waits until something holds.
+func (e env) eventually(what string, holds func() bool) {
+	e.t.Helper()
+	for began := time.Now(); !holds(); time.Sleep(20 * time.Millisecond) {
+		if time.Since(began) > patience {
+			e.t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// step is a command line, and what it says and ends with.
+type step struct {
+	args, says string
+	code       int
+}
+
 // listOf is what every list prints with -o json.
 type listOf[T any] struct {
 	Items      []T

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
@@ -18,191 +20,171 @@ import (
 )
 
 func (a *application) migrate() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "migrate",
-		Short: "Make and change the tables",
-		Long: `migrate makes the tables in PostgreSQL, or in an SQLite file (--database sqlite:outbox.db), in
-sets, so that an application takes only what it uses; the first two, and what the database has, where none is named:
-
-    core      outbox_events, job_dlq (dead letters), apps (tenants), and what relays and operators
-              keep: outbox_lanes, outbox_relays, outbox_maintenance, outbox_archive, outbox_audit;
-              outbox_tokens and outbox_tickets, of who may use the API
-    events    event_outbox, an event bus with row-level security; stands on core
-    crawl     crawl_runs, crawl_events, crawl_outbox and the view run_outbox, for outbox serve; stands on core
-    log       outbox_log, whose rows are only inserted, in PostgreSQL; stands on core
-
-The files are plain numbered SQL: outbox migrate print shows them, and outbox migrate export writes them for
-Encore, golang-migrate, goose or Atlas to run. Connect to PostgreSQL itself: a transaction pooler loses the
-locks.
-
-An SQLite file that is not there yet is made by up. It has the same sets and tables; what it lacks is
-row-level security, and with it the commands roles and indexes.`,
-		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			// Help with exit code 0 would let a deployment script believe that it has migrated.
-			return usagef("say what to do: up, down, status, print, export, roles or indexes")
-		},
-	}
-	cmd.AddCommand(a.migrateUp(), a.migrateDown(), a.migrateStatus(), a.migratePrint(), a.migrateExport(),
-		a.migrateRoles(), a.migrateIndexes())
-	return cmd
+	return group("migrate", a.migrateUp(), a.migrateDown(), a.migrateStatus(), a.migratePrint(),
+		a.migrateExport(), a.migrateRoles(),
+		a.migrateIndexes())
 }
 
-// change is what up and down did to a set.
-type change struct {
-	Set     string   `json:"set"`
-	Version uint     `json:"version"` // after it
-	Changed []string `json:"changed"` // files applied, or taken away
+var allSets = slices.Concat(app.Sets, app.OptionalSets)
+
+func setsFlag(flags *pflag.FlagSet, sets *[]string, standard string) {
+	flags.StringSliceVar(sets, "set", nil, "migration `sets`, of core, events, crawl and log (default: "+standard+")")
+}
+
+// migrationSettings checks the sets before anything asks the database.
+func (a *application) migrationSettings(needs config.Need, sets ...string) (config.Config, error) {
+	for _, s := range sets {
+		if !slices.Contains(allSets, s) {
+			return config.Config{}, usagef("--set: there is no migration set %q: the sets are %s", s,
+				strings.Join(allSets, ", "))
+		}
+	}
+	return a.settings(needs)
+}
+
+// able returns the migrations of a database as what only some can do. The error says why this one cannot.
+func able[T any](c config.Config, what app.Ability) (T, error) {
+	m := app.MigrationsOf(c.Database)
+	can, ok := m.(T)
+	if !ok {
+		return can, usagef("%s", m.Lacks(what))
+	}
+	return can, nil
 }
 
 func (a *application) migrateUp() *cobra.Command {
 	var sets []string
 	var plan, takeOver bool
 	var zone string
-	cmd := &cobra.Command{
-		Use:   "up",
-		Short: "Bring the tables to the version that this program needs",
-		Long: `up applies what is missing, core first. It may run any number of times, and from many processes
-at once: they take turns. Each file is one transaction; what a killed process left half done is put
-right by the next up.
-
-Tables of the seed documents that an application has already are adopted, while it goes on writing:
-columns are added and filled in batches, constraints validated and indexes built concurrently. What
-will be done is printed first; --plan prints it and changes nothing. What cannot be adopted is
-refused before anything changes. down gives such a table back as it was, with its rows.
-
-Times in columns without a zone (TIMESTAMP) mean what the application's sessions mean by them. up
-compares their newest values with now, in UTC and in the zones of the database and its roles, says
-which fits, and records it: every relay and command reads and writes them so, in whatever session.
-Where none or several fit it refuses, and --zone says it. Given later, --zone corrects what was
-recorded; start the relays and gateways again then.
-
-Where another migration tool has applied the files (outbox migrate export), up has nothing to do; if a
-step is missing it says so and leaves it to that tool. --take-over ends that: up records what is there
-as its own, and goes on. That tool must not run the files any more then.`,
-		Example: `  outbox migrate up --plan
-  outbox migrate up
-  outbox migrate up --set core,crawl
-  outbox migrate up --zone America/New_York`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.migrationSettings(sets)
+	cmd := command("migrate up", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		if takeOver && plan {
+			return usagef("--plan and --take-over contradict each other: one changes nothing, the other begins to")
+		}
+		c, err := a.migrationSettings(config.Database, sets...)
+		if err != nil {
+			return err
+		}
+		if takeOver {
+			database, err := able[app.TakeOverMigrations](c, app.TakeOver)
+			if err == nil {
+				err = database.TakeOver(cmd.Context())
+			}
 			if err != nil {
 				return err
 			}
-			if takeOver {
-				if err := a.takeOver(cmd.Context(), c, plan); err != nil {
-					return err
-				}
-			}
-			m := app.MigrationsOf(c.Database)
-			if zone != "" {
-				zoned, err := able[app.ZoneMigrations](c, app.Zones)
-				if err != nil {
-					return err
-				}
-				m = zoned.InZone(zone)
-			}
-			adoption, err := m.Plan(cmd.Context(), sets...)
+		}
+		m := app.MigrationsOf(c.Database)
+		if zone != "" {
+			zoned, err := able[app.ZoneMigrations](c, app.Zones)
 			if err != nil {
 				return err
 			}
-			if plan {
-				return a.printPlan(adoption, c.Output)
-			}
-			showPlan(a.Err, adoption)
-			return a.migrating(cmd.Context(), c, sets,
-				func(ctx context.Context, _ app.Migrations) error { return m.Up(ctx, sets...) })
-		},
-	}
+			m = zoned.InZone(zone)
+		}
+		adoption, err := m.Plan(cmd.Context(), sets...)
+		if err != nil {
+			return err
+		}
+		if plan {
+			return a.printPlan(adoption, c.Output)
+		}
+		showPlan(a.Err, adoption)
+		return a.migrating(cmd.Context(), c, sets,
+			func(ctx context.Context, _ app.Migrations) error { return m.Up(ctx, sets...) })
+	})
 	cmd.Flags().StringVar(&zone, "zone", "", "the time `zone` in which the application writes times without one")
 	cmd.Flags().BoolVar(&plan, "plan", false, "change nothing, print what would be done to tables that exist")
 	cmd.Flags().BoolVar(&takeOver, "take-over", false, "record what another tool has applied as applied by up")
-	cmd.Flags().StringSliceVar(&sets, "set", nil,
-		"migration `sets`, of core, events, crawl and log (default: core and events, and what the database has)")
+	setsFlag(cmd.Flags(), &sets, "core and events, and what the database has")
 	return cmd
+}
+
+// printPlan is the answer to --plan. Problems are in it, and make the command fail as up would.
+func (a *application) printPlan(plan migration.Adoption, output string) error {
+	switch {
+	case output == "json":
+		if err := printJSON(a.Out, plan); err != nil {
+			return err
+		}
+	case plan.Empty():
+		fmt.Fprintln(a.Out, "no table exists that up would have to adopt")
+	default:
+		showPlan(a.Out, plan)
+	}
+	if len(plan.Problems) > 0 {
+		return fmt.Errorf("%s: up would refuse, and change nothing", counted(len(plan.Problems), "problem"))
+	}
+	return nil
+}
+
+// showPlan writes what up does to tables that exist, nothing where there is none.
+func showPlan(w io.Writer, plan migration.Adoption) {
+	for _, t := range plan.Tables {
+		was := ""
+		if t.Was != "" {
+			was = ", now called " + t.Was
+		}
+		fmt.Fprintf(w, "%s exists%s: %d rows, %s\n", t.Name, was, t.Rows, t.Size)
+		for i, step := range t.Steps {
+			fmt.Fprintf(w, "%3d. %s\n", i+1, step)
+		}
+	}
+	for _, note := range plan.Notes {
+		fmt.Fprintln(w, "note: "+note)
+	}
+	for _, problem := range plan.Problems {
+		fmt.Fprintln(w, "problem: "+problem)
+	}
 }
 
 func (a *application) migrateDown() *cobra.Command {
 	var set string
 	var steps int
 	var all bool
-	cmd := &cobra.Command{
-		Use:   "down --set SET",
-		Short: "Take the newest migration of one set away, with its data",
-		Long: `down takes migrations away, the newest first: one, unless --steps or --all says more. The tables
-that it drops take their rows with them, undelivered events too, so the set must be named. A set that
-others stand on goes last: core after events, crawl and log.
-
-A table that up has adopted is not dropped but given back as it was, with its rows; so is one whose
-adoption was interrupted. While outbox_archive has rows of such a table, or of a mapped one, core does
-not go below it: the error says how to put them back.`,
-		Example: `  outbox migrate down --set crawl
-  outbox migrate down --set events --all`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if set == "" {
-				return usagef("--set is required: name the one set whose newest migration goes, of %s",
-					strings.Join(slices.Concat(app.Sets, app.OptionalSets), ", "))
-			}
-			if steps < 1 {
-				return usagef("--steps is %d, must be 1 or more", steps)
-			}
-			if all && cmd.Flags().Changed("steps") {
-				return usagef("--steps and --all contradict each other")
-			}
-			if all {
-				steps = app.AllSteps
-			}
-			c, err := a.migrationSettings([]string{set})
-			if err != nil {
-				return err
-			}
-			return a.migrating(cmd.Context(), c, []string{set},
-				func(ctx context.Context, m app.Migrations) error { return m.Down(ctx, steps, set) })
-		},
-	}
+	cmd := command("migrate down", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		if set == "" {
+			return usagef("--set is required: name the one set whose newest migration goes, of %s",
+				strings.Join(allSets, ", "))
+		}
+		if all && cmd.Flags().Changed("steps") {
+			return usagef("--steps and --all contradict each other")
+		}
+		if all {
+			steps = app.AllSteps
+		}
+		c, err := a.migrationSettings(config.Database, set)
+		if err != nil {
+			return err
+		}
+		return a.migrating(cmd.Context(), c, []string{set},
+			func(ctx context.Context, m app.Migrations) error { return m.Down(ctx, steps, set) })
+	})
 	cmd.Flags().StringVar(&set, "set", "", "migration `set`: core, events, crawl or log (required)")
-	cmd.Flags().IntVar(&steps, "steps", 1, "how `many` migrations to take away")
+	countFlag(cmd.Flags(), &steps, "steps", 1, 1, 0, "how `many` migrations to take away")
 	cmd.Flags().BoolVar(&all, "all", false, "take the whole set away")
 	return cmd
 }
 
 func (a *application) migrateStatus() *cobra.Command {
-	return &cobra.Command{
-		Use:   "status",
-		Short: "Show which migrations the database has and lacks",
-		Long: `status compares each set's version in the database with the one this program needs. It changes
-nothing, and exits 0 also where something is missing, be it the SQLite file itself. What another tool
-has applied (outbox migrate export) is found by the tables, columns and indexes that are there.`,
-		Example: `  outbox migrate status
-  outbox migrate status -o json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.migrationSettings(nil)
-			if err != nil {
-				return err
+	return command("migrate status", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		c, err := a.migrationSettings(config.Database)
+		if err != nil {
+			return err
+		}
+		all, err := app.MigrationsOf(c.Database).Status(cmd.Context())
+		if err != nil {
+			return err
+		}
+		if file, ok := app.FileOf(c.Database); ok && c.Output != "json" {
+			if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+				fmt.Fprintf(a.Err, "the file %s does not exist: outbox migrate up makes it\n", file)
 			}
-			all, err := app.MigrationsOf(c.Database).Status(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if c.Output == "json" {
-				return printPage(a.Out, all, "")
-			}
-			var rows [][]string
-			for _, s := range all {
-				rows = append(rows, []string{s.Set, fmt.Sprint(s.Current), fmt.Sprint(s.Latest), state(s),
-					strings.Join(s.Pending, " ")})
-			}
-			if file, ok := app.FileOf(c.Database); ok {
-				if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-					fmt.Fprintf(a.Err, "the file %s does not exist: outbox migrate up makes it\n", file)
-				}
-			}
-			return printTable(a.Out, []string{"SET", "HAS", "NEEDS", "STATE", "MISSING"}, rows)
-		},
-	}
+		}
+		return list[migration.SetStatus]{items: all, head: "SET,HAS,NEEDS,STATE,MISSING",
+			cells: func(s migration.SetStatus) []any {
+				return []any{s.Set, s.Current, s.Latest, state(s), strings.Join(s.Pending, " ")}
+			}}.print(a, c.Output)
+	})
 }
 
 func state(s migration.SetStatus) string {
@@ -225,57 +207,22 @@ func state(s migration.SetStatus) string {
 
 func (a *application) migratePrint() *cobra.Command {
 	var sets []string
-	cmd := &cobra.Command{
-		Use:   "print",
-		Short: "Print the SQL that up would run on an empty database",
-		Long: `print writes the migration files to stdout in the order in which up applies them, to be read, or run by
-your own tools. It needs no database. Where --database names an SQLite file they are SQLite's, else
-PostgreSQL's.`,
-		Example: `  outbox migrate print --set core | less
-  outbox migrate print --database sqlite:outbox.db`,
-		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			if err := checkSets(sets); err != nil {
-				return err
-			}
-			c, err := a.settings(0)
-			if err != nil {
-				return err
-			}
-			return app.MigrationsOf(c.Database).Print(a.Out, sets...)
-		},
-	}
-	cmd.Flags().StringSliceVar(&sets, "set", nil,
-		"migration `sets`, of core, events, crawl and log (default: core and events)")
+	cmd := command("migrate print", cobra.NoArgs, func(*cobra.Command, []string) error {
+		c, err := a.migrationSettings(0, sets...)
+		if err != nil {
+			return err
+		}
+		return app.MigrationsOf(c.Database).Print(a.Out, sets...)
+	})
+	setsFlag(cmd.Flags(), &sets, "core and events")
 	return cmd
 }
 
-// migrationSettings checks the sets before anything asks the database.
-func (a *application) migrationSettings(sets []string) (config.Config, error) {
-	if err := checkSets(sets); err != nil {
-		return config.Config{}, err
-	}
-	return a.settings(config.Database)
-}
-
-func checkSets(sets []string) error {
-	for _, s := range sets {
-		if !slices.Contains(app.Sets, s) && !slices.Contains(app.OptionalSets, s) {
-			return usagef("--set: there is no migration set %q: the sets are %s", s,
-				strings.Join(slices.Concat(app.Sets, app.OptionalSets), ", "))
-		}
-	}
-	return nil
-}
-
-// able returns the migrations of a database as what only some can do. The error says why this one cannot.
-func able[T any](c config.Config, what app.Ability) (T, error) {
-	m := app.MigrationsOf(c.Database)
-	can, ok := m.(T)
-	if !ok {
-		return can, usagef("%s", m.Lacks(what))
-	}
-	return can, nil
+// change is what up and down did to a set.
+type change struct {
+	Set     string   `json:"set"`
+	Version uint     `json:"version"` // after it
+	Changed []string `json:"changed"` // files applied, or taken away
 }
 
 // migrating runs fn for the named sets, or all, and prints what it changed, also when it failed half way.
@@ -308,19 +255,10 @@ func (a *application) migrating(
 	if c.Output == "json" {
 		return firstOf(failure, printJSON(a.Out, changes))
 	}
-	return firstOf(failure, printChanges(a.Out, changes))
-}
-
-func printChanges(w io.Writer, changes []change) error {
-	var rows [][]string
-	for _, c := range changes {
-		changed := strings.Join(c.Changed, " ")
-		if changed == "" {
-			changed = "(nothing)"
-		}
-		rows = append(rows, []string{c.Set, fmt.Sprint(c.Version), changed})
-	}
-	return printTable(w, []string{"SET", "NOW AT", "CHANGED"}, rows)
+	printed := list[change]{items: changes, head: "SET,NOW AT,CHANGED", cells: func(c change) []any {
+		return []any{c.Set, c.Version, cmp.Or(strings.Join(c.Changed, " "), "(nothing)")}
+	}}
+	return firstOf(failure, printed.print(a, c.Output))
 }
 
 // difference returns what is in one of the lists only.
@@ -334,13 +272,4 @@ func difference(a, b []string) []string {
 		}
 	}
 	return only
-}
-
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -15,11 +16,27 @@ import (
 )
 
 // printJSON writes v for programs, and for people who pipe it nowhere.
-func printJSON(w io.Writer, v any) error {
+func printJSON(w io.Writer, v any) error { return encode(w, v, "  ") }
+
+// printLine writes v as one line of JSON.
+func printLine(w io.Writer, v any) error { return encode(w, v, "") }
+
+func encode(w io.Writer, v any, indent string) error {
 	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
+	e.SetIndent("", indent)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
+		return fmt.Errorf("print result: %w", err)
+	}
+	return nil
+}
+
+// printResult prints what a command did: v for programs, or a line for people.
+func (a *application) printResult(form string, v any, format string, args ...any) error {
+	if form == "json" {
+		return printJSON(a.Out, v)
+	}
+	if _, err := fmt.Fprintf(a.Out, format+"\n", args...); err != nil {
 		return fmt.Errorf("print result: %w", err)
 	}
 	return nil
@@ -43,14 +60,45 @@ func printPage[T any](w io.Writer, rows []T, next string) error {
 	return printJSON(w, p)
 }
 
-// printLine writes v as one line of JSON.
-func printLine(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return fmt.Errorf("print result: %w", err)
+// list is what a command that lists something prints.
+type list[T any] struct {
+	items []T
+	next  string // with which --after goes on, "": these are all
+	none  string // what stderr says where there are none, if anything
+	head  string // names of columns, with commas between
+	cells func(T) []any
+}
+
+// print prints the page for programs, or the table for people.
+func (l list[T]) print(a *application, form string) error {
+	if form == "json" {
+		return printPage(a.Out, l.items, l.next)
+	}
+	rows := make([][]any, len(l.items))
+	for i, item := range l.items {
+		rows[i] = l.cells(item)
+	}
+	if err := a.printRows(l.head, rows); err != nil {
+		return err
+	}
+	switch {
+	case len(rows) == 0 && l.none != "":
+		fmt.Fprintln(a.Err, l.none)
+	case l.next != "":
+		fmt.Fprintf(a.Err, "there are more: add --after %s\n", l.next)
 	}
 	return nil
+}
+
+// printRows writes rows of any values under a head, whose names have commas between.
+func (a *application) printRows(head string, rows [][]any) error {
+	texts := make([][]string, len(rows))
+	for i, row := range rows {
+		for _, v := range row {
+			texts[i] = append(texts[i], text(v))
+		}
+	}
+	return printTable(a.Out, strings.Split(head, ","), texts)
 }
 
 // printTable writes rows under a head, in columns. A terminal shows of each what fits into a line; -o json has all.
@@ -90,6 +138,30 @@ func columns(w io.Writer) int {
 	return width
 }
 
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// text is a value as people read it: nothing is "", a time is in UTC.
+func text(v any) string {
+	switch v := v.(type) {
+	case time.Time:
+		return v.UTC().Format("2006-01-02T15:04:05.000Z")
+	case json.RawMessage:
+		return string(v)
+	case bool:
+		return map[bool]string{true: "yes"}[v]
+	}
+	if p := reflect.ValueOf(v); p.Kind() == reflect.Pointer {
+		if p.IsNil() {
+			return ""
+		}
+		return text(p.Elem().Interface())
+	}
+	return fmt.Sprint(v)
+}
+
 // oneLine quotes text with control characters: a message must not move the reader's cursor, or look like two.
 func oneLine(s string) string {
 	if strings.ContainsFunc(s, unicode.IsControl) {
@@ -107,33 +179,44 @@ func cut(s string, n int) string {
 }
 
 // detail is one line about a thing that is shown by itself; one without a text is left out.
-type detail struct{ name, text string }
+type detail struct {
+	name string
+	of   any
+}
 
-func (a *application) printDetails(details []detail) error {
+func (a *application) printDetails(details ...detail) error {
 	for _, d := range details {
-		if d.text == "" {
+		said := text(d.of)
+		if said == "" {
 			continue
 		}
-		if _, err := fmt.Fprintf(a.Out, "%-15s %s\n", d.name, oneLine(d.text)); err != nil {
+		if _, err := fmt.Fprintf(a.Out, "%-15s %s\n", d.name, oneLine(said)); err != nil {
 			return fmt.Errorf("print result: %w", err)
 		}
 	}
 	return nil
 }
 
+// under are details of which the first alone has a name.
+func under(name string, lines []string) (all []detail) {
+	for _, line := range lines {
+		all = append(all, detail{name, line})
+		name = ""
+	}
+	return all
+}
+
 // history is an error history, a line an entry.
-func history(raw json.RawMessage) (lines []detail) {
+func history(raw json.RawMessage) []detail {
 	var entries []struct{ Error, Timestamp string }
 	if err := json.Unmarshal(raw, &entries); err != nil {
-		return []detail{{"error history", string(raw)}} // not as we write it
+		return []detail{{"error history", raw}} // not as we write it
 	}
-	for i, e := range entries {
-		lines = append(lines, detail{"", e.Timestamp + "  " + e.Error})
-		if i == 0 {
-			lines[0].name = "error history"
-		}
+	var lines []string
+	for _, e := range entries {
+		lines = append(lines, e.Timestamp+"  "+e.Error)
 	}
-	return lines
+	return under("error history", lines)
 }
 
 // counted is "1 letter" or "2 letters".
@@ -144,18 +227,15 @@ func counted(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-func value[T any](v *T) string {
-	if v == nil {
+// seconds prints a time as people say it: 0.3 s, 2m5s.
+func seconds(s *float64) string {
+	switch {
+	case s == nil:
 		return ""
+	case *s < 100:
+		return fmt.Sprintf("%.1f s", *s)
 	}
-	return fmt.Sprint(*v)
-}
-
-func moment(t *time.Time) string {
-	if t == nil {
-		return ""
-	}
-	return t.UTC().Format("2006-01-02T15:04:05.000Z")
+	return time.Duration(*s * float64(time.Second)).Round(time.Second).String()
 }
 
 // progress tells on stderr how far a long job is: on a terminal in one line that is rewritten, elsewhere in a line
@@ -189,4 +269,14 @@ func (p *progress) done() {
 		fmt.Fprintln(p.w)
 	}
 	p.shown = false
+}
+
+// gauge draws how much is done.
+func gauge(done, total int) string {
+	const width = 20
+	full := width
+	if total > 0 {
+		full = min(width*done/total, width)
+	}
+	return "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "]"
 }

@@ -17,10 +17,7 @@ func TestPauses(t *testing.T) { onStores(t, testPauses) }
 func testPauses(t *testing.T, e env) {
 	e.ok("1", "write", "--topic", "invoice.sent", "--source", "shop", "--key", "7")
 	e.ok("2", "write", "--topic", "order.placed", "--source", "shop", "--key", "8")
-	for _, step := range []struct {
-		args, says string
-		code       int
-	}{
+	for _, step := range []step{
 		{"pauses", "nothing is paused", 0},
 		{"pauses -o json", `"items": []`, 0},
 		{"pause --topic invoice.*", "--reason is required", 2},
@@ -36,10 +33,7 @@ func testPauses(t *testing.T, e env) {
 		{"resume --topic invoice", "outbox pauses", 1},
 		{"resume --table outbox_events", "outbox pauses", 1},
 	} {
-		r := e.run("", strings.Fields(step.args)...)
-		if r.code != step.code || !strings.Contains(r.out+r.err, step.says) {
-			t.Errorf("outbox %s: exit code %d, want %d, and %q in\n%s%s", step.args, r.code, step.code, step.says, r.out, r.err)
-		}
+		e.says(step.code, step.args, step.says)
 	}
 	type row struct {
 		ID, Topic string
@@ -93,33 +87,26 @@ func testPauses(t *testing.T, e env) {
 func TestPausesOfASink(t *testing.T) { onStores(t, testPausesOfASink) }
 
 func testPausesOfASink(t *testing.T, e env) {
-	says := func(code int, args string, texts ...string) {
-		t.Helper()
-		r := e.run("", strings.Fields(args)...)
-		if contains(t, r.out+r.err, texts...); r.code != code {
-			t.Errorf("outbox %s: exit code %d, want %d:\n%s%s", args, r.code, code, r.out, r.err)
-		}
-	}
 	const pause = "pause --reason INC-3 --table outbox_events --to "
 	const advice = "give --config with the relay's settings, or --sink NAME=URL"
-	says(2, pause+"audit", "--to audit: there is no such sink: neither these settings nor the database name any", advice)
-	says(2, "events --to audit", "--to audit: there is no such sink", advice)
-	says(0, "pauses", "nothing is paused")
+	e.says(2, pause+"audit", "--to audit: there is no such sink: neither these settings nor the database name any", advice)
+	e.says(2, "events --to audit", "--to audit: there is no such sink", advice)
+	e.says(0, "pauses", "nothing is paused")
 
 	// What a sink has taken from outbox_deliveries makes it known too.
 	exec1(e, `INSERT INTO outbox_deliveries (outbox_table, sink, lane, event_id, destinations, event_topic, event_key,
 		tenant_id, payload, written_at, status) VALUES ('outbox_events', 'mail', 1,
 		'01890a5d-ac96-774b-bcce-b302099a8057', '["orders"]', 'order.placed', '7', 'acme', '1',
 		'2025-01-01T00:00:00.000000Z', 'delivered')`)
-	says(0, "events --to mail --status pending", "no such events in outbox_events to mail")
-	says(0, pause+"mail", "paused sink mail of table outbox_events: relays obey")
-	says(2, pause+"adit", "--to adit: there is no such sink", "know mail. If")
+	e.says(0, "events --to mail --status pending", "no such events in outbox_events to mail")
+	e.says(0, pause+"mail", "paused sink mail of table outbox_events: relays obey")
+	e.says(2, pause+"adit", "--to adit: there is no such sink", "know mail. If")
 	for _, args := range []string{"events --to adit", "events skip --to adit --all", "events retry --to adit --all",
 		"events show --to adit 1"} {
-		says(2, args, "--to adit: there is no such sink", "know mail. If")
+		e.says(2, args, "--to adit: there is no such sink", "know mail. If")
 	}
-	says(0, pause+"audit --sink audit=redis://127.0.0.1:1", "paused sink audit of table outbox_events")
-	says(0, pause+"audit --topic a.*", "paused topic a.* of sink audit of table outbox_events") // known by its pause
+	e.says(0, pause+"audit --sink audit=redis://127.0.0.1:1", "paused sink audit of table outbox_events")
+	e.says(0, pause+"audit --topic a.*", "paused topic a.* of sink audit of table outbox_events") // known by its pause
 
 	// A pause is listed by the names that end it, and by outbox sinks though nothing is owed.
 	type row struct {
@@ -137,7 +124,7 @@ func testPausesOfASink(t *testing.T, e env) {
 		"SINCE", "ACTOR", "REASON", "outbox_events", "audit", "(all)"}) {
 		t.Errorf("outbox pauses prints %q", got)
 	}
-	says(0, "dlq audit -o json", `"to": "mail"`)
+	e.says(0, "dlq audit -o json", `"to": "mail"`)
 	sinks := decode[listOf[row]](t, e.ok("", "sinks", "-o", "json", "--sink", "audit=redis://127.0.0.1:1")).Items
 	want = []row{{Table: "outbox_events", Sink: "audit", Paused: true},
 		{Table: "outbox_events", Sink: "mail", Paused: true}}
@@ -154,12 +141,12 @@ routes: [{table: outbox_events, to: [default, search]}]
 		t.Fatal(err)
 	}
 	here := " --config " + file
-	says(0, pause+"search"+here, "paused sink search")
-	says(0, pause+"mail"+here, "paused sink mail")
-	says(2, pause+"other"+here, "no route of these settings leads from outbox_events there, but to default, search")
-	says(2, "pause --reason r --table event_outbox --to search"+here, "event_outbox has no routes in these settings")
-	says(2, pause+"default --sink redis://127.0.0.1:1", "outbox_events has no routes in these settings")
-	says(0, "events --to other"+here, "no events in outbox_events to other")
+	e.says(0, pause+"search"+here, "paused sink search")
+	e.says(0, pause+"mail"+here, "paused sink mail")
+	e.says(2, pause+"other"+here, "no route of these settings leads from outbox_events there, but to default, search")
+	e.says(2, "pause --reason r --table event_outbox --to search"+here, "event_outbox has no routes in these settings")
+	e.says(2, pause+"default --sink redis://127.0.0.1:1", "outbox_events has no routes in these settings")
+	e.says(0, "events --to other"+here, "no events in outbox_events to other")
 	again := decode[row](t, e.ok("", append(strings.Fields(pause), "search", "-o", "json")...))
 	if again != (row{Table: "outbox_events", To: "search", Paused: true}) {
 		t.Errorf("outbox pause -o json prints %+v", again)
@@ -176,6 +163,6 @@ routes: [{table: outbox_events, to: [default, search]}]
 		}
 		contains(t, e.ok("", args...), "sink "+p.To+" of table outbox_events")
 	}
-	says(0, "pauses", "nothing is paused")
-	says(1, "resume --table outbox_events --to audit", "resume sink audit of table outbox_events: it is not paused")
+	e.says(0, "pauses", "nothing is paused")
+	e.says(1, "resume --table outbox_events --to audit", "resume sink audit of table outbox_events: it is not paused")
 }

@@ -1,96 +1,155 @@
 package cli
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/store/eventrow"
+	"github.com/outboxrelay/outbox/sink"
 )
 
 func (a *application) relay() *cobra.Command {
+	settings := relayFlags()
+	cmd := command("relay", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		return a.daemon(cmd.Context(), needs["relay"], settings, app.Relay)
+	})
+	cmd.Long = strings.Replace(cmd.Long, "{sinks}", strings.Join(a.kinds.Sinks.Examples(), "\n    "), 1)
+	cmd.Flags().AddFlagSet(settings)
+	return cmd
+}
+
+func relayFlags() *pflag.FlagSet {
 	settings := config.Mapping()
 	settings.AddFlagSet(config.Relay())
 	settings.AddFlagSet(config.RetentionFlags())
-	cmd := &cobra.Command{
-		Use:   "relay",
-		Short: "Deliver events to sinks until stopped",
-		Long: `relay claims committed events, in PostgreSQL or in an SQLite file (--database sqlite:outbox.db),
-publishes each to its sink and marks it delivered. A sink is a URL:
+	return settings
+}
 
-    ` + strings.Join(a.kinds.Sinks.Examples(), `
-    `) + `
-
-Several sinks have names: --sink default=URL --sink audit=URL. A table goes to the sink that --routes names
-(--routes outbox_events=audit), the others to the one called default, or to the only one there is.
-
-Events of one key stay in order: what fails is retried while later events of its key wait and those of other
-keys go on. After --max-attempts it is kept as a dead letter, in table job_dlq. While a sink is down nothing is
-counted: its tables fill, then drain, at up to 20,000 events a second. Any number of relays may run, before an
-SQLite file on its own machine: they share the work evenly, and each event is served by one of them. One that
-dies is replaced after --lease-ttl, one that is stopped at once. An event that kills the process is found and
-becomes a dead letter.
-
-Where in its sink an event goes: to the destinations it names, else to what --destination makes of its
-topic, key, type, tenant and source: run:{key} for crawl_outbox, {topic} for the other tables.
-
-Stopping: SIGTERM or Ctrl-C finishes the batch in flight, gives up the lanes and exits 0. A second
-signal exits at once; what was in flight is then published again, and a sink that can refuses the copies
-for --dedup-window.
-
-A database or a sink that is not there yet is waited for. Missing or old tables are an error, and so is a
-missing file.
-
-With --listen, three paths tell how it is doing: /healthz (the process is alive), /readyz (it renews
-its leases, makes progress, and reaches its sinks; if not: status 503 and the reason) and /metrics. They need no
-password, so mind whom an address other than 127.0.0.1 lets in.
-
-Tables of your own shape are served through --layouts, a YAML list. Each entry names the columns
-that play a part, and optionally destination and max_attempts (types are PostgreSQL's; in SQLite a uuid is
-TEXT, and position an INTEGER PRIMARY KEY):
-
-    - table: billing.outbox
-      id: event_id               # uuid not null; required like position, topic, payload, attempts, next_retry_at
-      position: seq              # bigint not null, drawn by the database
-      topic: kind
-      payload: body
-      key: invoice_id            # what must stay in order
-      delivered_at: sent_at      # null until delivered; or status with pending, delivered and dead
-      attempts: tries
-      next_retry_at: retry_at
-      destination: "billing.{topic}"
-    - table: outbox              # upgraded by deploy/postgres/upgrade-outbox.sql
-      like: outbox_events        # that table's columns; further keys change single ones
-
-Destinations may have a retry policy of their own, in the file of --config. What an entry leaves out is as for
-the table:
-
-    retry:
-      - destination: "orders.*"  # a name or a pattern; * does not match a slash
-        table: outbox_events     # default: all
-        max_attempts: 10
-        backoff_base: 1s
-        backoff_factor: 2
-        backoff_cap: 5m`,
-		Example: `  outbox relay
-  outbox relay --table crawl_outbox --envelope payload
-  outbox relay --listen 127.0.0.1:9464 --destination 'outbox_events=shop.{topic}'
-  OUTBOX_DATABASE_URL=… OUTBOX_SINK=… outbox relay --config outbox.yaml`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.settings(config.Database|config.Publishing|config.Serving|config.Retaining, settings)
-			if err != nil {
-				return err
-			}
-			log, err := a.logger(c)
-			if err != nil {
-				return err
-			}
-			return app.Relay(cmd.Context(), c, log)
-		},
-	}
+func (a *application) serve() *cobra.Command {
+	settings := config.ServeFlags()
+	settings.AddFlagSet(relayFlags())
+	cmd := command("serve", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		return a.daemon(cmd.Context(), config.Parts, settings, app.Serve)
+	})
 	cmd.Flags().AddFlagSet(settings)
-	cmd.Flags().SortFlags = false
+	return cmd
+}
+
+// received is a message as outbox tail -o json prints it.
+type received struct {
+	Channel    string    `json:"channel"`
+	ReceivedAt time.Time `json:"received_at"`
+	Message    any       `json:"message"` // as it is where it is JSON, else a string
+}
+
+// errEnough ends a subscription that has got its --count.
+var errEnough = errors.New("enough")
+
+func (a *application) tail() *cobra.Command {
+	var count int
+	cmd := command("tail", cobra.ArbitraryArgs, func(cmd *cobra.Command, channels []string) error {
+		if len(channels) == 0 {
+			return usagef("name at least one channel, for instance order.placed or 'run:*'")
+		}
+		c, err := a.settings(config.Tailing)
+		if err != nil {
+			return err
+		}
+		from, err := c.TailSink()
+		if err != nil {
+			return err
+		}
+		seen := 0
+		err = from.Driver.Tail(cmd.Context(), from.URL, channels, sink.Tail{
+			Subscribed: func(channels []string) {
+				fmt.Fprintf(a.Err, "subscribed to %s\n", strings.Join(channels, ", "))
+			},
+			Lost: func(err error) {
+				fmt.Fprintf(a.Err, "connection lost, what is published now is missed, subscribing again: %v\n", err)
+			},
+			Message: func(channel, payload string) error {
+				if err := a.printMessage(c.Output, channel, payload); err != nil {
+					return err
+				}
+				if seen++; seen == count {
+					return errEnough
+				}
+				return nil
+			},
+		})
+		if errors.Is(err, errEnough) {
+			return nil
+		}
+		return err
+	})
+	countFlag(cmd.Flags(), &count, "count", 0, 0, 0, "stop after so `many` messages (default: never)")
+	return cmd
+}
+
+func (a *application) printMessage(form, channel, payload string) error {
+	if form != "json" {
+		_, err := fmt.Fprintf(a.Out, "%s %s\n", oneLine(channel), oneLine(payload))
+		return err
+	}
+	r := received{Channel: channel, ReceivedAt: time.Now().UTC(), Message: payload}
+	if json.Valid([]byte(payload)) {
+		r.Message = json.RawMessage(payload)
+	}
+	return printLine(a.Out, r)
+}
+
+func (a *application) route() *cobra.Command {
+	return group("route", a.testRoute())
+}
+
+// address is where outbox route test says that an event would go.
+type address struct {
+	Sink        string `json:"sink"`
+	Destination string `json:"destination"`
+}
+
+func (a *application) testRoute() *cobra.Command {
+	var event outbox.Event
+	var table string
+	settings := every()
+	cmd := command("route test", cobra.NoArgs, func(*cobra.Command, []string) error {
+		if event.Topic == "" {
+			return usagef("--topic is missing: which event?")
+		}
+		c, err := config.Load(a.kinds, a.environ, a.global, settings)
+		if err != nil {
+			return err
+		}
+		targets, err := c.Addresses(table, event)
+		if err != nil {
+			return fmt.Errorf("the event would become a dead letter: %w", err)
+		}
+		var found []address
+		for _, t := range targets {
+			sink, destination, _ := strings.Cut(t, ":")
+			found = append(found, address{sink, destination})
+		}
+		return list[address]{items: found, head: "SINK,DESTINATION",
+			cells: func(to address) []any { return []any{to.Sink, to.Destination} }}.print(a, c.Output)
+	})
+	flags := cmd.Flags()
+	flags.StringVar(&table, "of", outbox.OutboxEvents().Table, "`table` that the event would be in")
+	flags.StringVar(&event.Topic, "topic", "", "`topic` of the event (required)")
+	flags.StringVar(&event.TenantID, "tenant", eventrow.DefaultTenant, "`tenant` of the event")
+	flags.StringVar(&event.AggregateType, "type", "", "aggregate `type` of the event")
+	flags.StringVar(&event.AggregateID, "key", "", "`key` of the event: its aggregate's id")
+	flags.StringVar(&event.Source, "source", "", "`source` of the event")
+	flags.StringArrayVar(&event.Destinations, "to", nil,
+		"`destination` of the event's own: sink:name, or the name of a route")
+	flags.AddFlagSet(settings)
 	return cmd
 }

@@ -346,12 +346,7 @@ func TestTail(t *testing.T) {
 		t.Fatal(err)
 	}
 	plain.await(plain.err, "connection lost")
-	for deadline := time.Now().Add(patience); strings.Count(plain.err.String(),
-		"subscribed to") < 2; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it did not subscribe again")
-		}
-	}
+	e.eventually("it subscribes again", func() bool { return strings.Count(plain.err.String(), "subscribed to") >= 2 })
 	publish(t, redis, "a", "four")
 	plain.await(plain.out, "a four")
 	plain.signal(syscall.SIGINT)

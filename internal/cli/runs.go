@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -18,26 +21,9 @@ import (
 
 func (a *application) runs() *cobra.Command {
 	client := config.Client()
-	cmd := &cobra.Command{
-		Use:   "runs",
-		Short: "Create crawl runs, watch and cancel them",
-		Long: `runs asks a gateway, outbox serve, for runs of a crawler.
-
-    outbox runs create --app shop.example --crawler demo --follow    make one and see what happens
-    outbox runs list --status RUNNING                       which there are
-    outbox runs show ID                                     one, and its last events
-    outbox runs follow ID                                   its events, from the first on, as they commit
-    outbox runs cancel ID                                   stop it
-
-The gateway is named by --server or OUTBOX_SERVER, and the token that it wants (outbox token create) by
-OUTBOX_TOKEN. A token sees the runs of its tenant only.`,
-		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			return usagef("say what to do: create, list, show, follow or cancel")
-		},
-	}
+	cmd := group("runs", a.createRun(client), a.listRuns(client), a.showRun(client),
+		a.followRun(client), a.cancelRun(client))
 	cmd.PersistentFlags().AddFlagSet(client)
-	cmd.AddCommand(a.createRun(client), a.listRuns(client), a.showRun(client), a.followRun(client), a.cancelRun(client))
 	return cmd
 }
 
@@ -45,14 +31,6 @@ OUTBOX_TOKEN. A token sees the runs of its tenant only.`,
 func (a *application) asking(client *pflag.FlagSet) (config.Config, *api, error) {
 	c, err := a.settings(config.Asking, client)
 	return c, newAPI(c), err
-}
-
-func parseRun(text string) (uuid.UUID, error) {
-	id, err := uuid.Parse(text)
-	if err != nil {
-		return id, usagef("%q is no id of a run: it is a UUID, outbox runs list shows them", text)
-	}
-	return id, nil
 }
 
 // newRun is the body of POST /v1/runs.
@@ -69,63 +47,42 @@ func (a *application) createRun(client *pflag.FlagSet) *cobra.Command {
 	var device, key string
 	var follow bool
 	var steps int
-	cmd := &cobra.Command{
-		Use:   "create --app PACKAGE",
-		Short: "Create a run, and watch it",
-		Long: `create makes a run of the application --app. --crawler says who crawls it: external (the default: your
-own crawler, which speaks to the API), or one that the gateway's workers have, such as demo or script:checkout;
-an unknown one is refused with the list of those there are.
-
-With --follow it goes on as outbox runs follow does, until the run has ended. With --idempotency-key a second
-create with the same key and the same content makes no second run: it answers with the first.`,
-		Example: `  outbox runs create --app shop.example --crawler demo --follow
-  outbox runs create --app shop.example --goal "buy a book" --max-steps 50 --device '{"model": "Pixel 8"}'
-  outbox runs create --app shop.example --device device.json --idempotency-key order-4711 -o json | jq -r .runId`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if n.AppPackage == "" {
-				return usagef("--app is required")
-			}
-			if n.DeviceConfig, err = parseDevice(device); err != nil {
-				return err
-			}
-			if cmd.Flags().Changed("max-steps") {
-				n.MaxSteps = &steps
-			}
-			c, gateway, err := a.asking(client)
-			if err != nil {
-				return err
-			}
-			header := http.Header{}
-			if key != "" {
-				header.Set("Idempotency-Key", key)
-			}
-			var answer json.RawMessage
-			if err := gateway.call(cmd.Context(), http.MethodPost, "/v1/runs", header, n, &answer); err != nil {
-				return err
-			}
-			var made struct {
-				crawl.Run
-				StreamURL string `json:"streamUrl"`
-			}
-			if err := json.Unmarshal(answer, &made); err != nil {
-				return fmt.Errorf("read the answer of %s: %w", c.Server, err)
-			}
-			if follow {
-				fmt.Fprintf(a.Err, "run %s\n", made.ID)
-				return a.follow(cmd.Context(), gateway, c.Output, made.ID, 0)
-			}
-			if c.Output == "json" {
-				return printJSON(a.Out, answer)
-			}
-			if err := a.printDetails([]detail{{"run", made.ID.String()}, {"status", string(made.Status)},
-				{"created", moment(&made.CreatedAt)}, {"stream", made.StreamURL}}); err != nil {
-				return err
-			}
-			fmt.Fprintf(a.Err, "see what happens in it: outbox runs follow %s\n", made.ID)
-			return nil
-		},
-	}
+	cmd := command("runs create", cobra.NoArgs, func(cmd *cobra.Command, _ []string) (err error) {
+		if n.AppPackage == "" {
+			return usagef("--app is required")
+		}
+		if n.DeviceConfig, err = parseDevice(device); err != nil {
+			return err
+		}
+		if cmd.Flags().Changed("max-steps") {
+			n.MaxSteps = &steps
+		}
+		c, gateway, err := a.asking(client)
+		if err != nil {
+			return err
+		}
+		header := http.Header{}
+		if key != "" {
+			header.Set("Idempotency-Key", key)
+		}
+		var made struct {
+			crawl.Run
+			StreamURL string `json:"streamUrl"`
+		}
+		answer, err := gateway.ask(cmd.Context(), http.MethodPost, "/v1/runs", header, n, &made)
+		switch {
+		case err != nil:
+			return err
+		case follow:
+			fmt.Fprintf(a.Err, "run %s\n", made.ID)
+			return a.follow(cmd.Context(), gateway, c.Output, made.ID, 0)
+		case c.Output == "json":
+			return printJSON(a.Out, answer)
+		}
+		fmt.Fprintf(a.Err, "see what happens in it: outbox runs follow %s\n", made.ID)
+		return a.printDetails(detail{"run", made.ID}, detail{"status", made.Status}, detail{"created", made.CreatedAt},
+			detail{"stream", made.StreamURL})
+	})
 	cmd.Flags().StringVar(&n.AppPackage, "app", "", "`package` of the application to crawl (required)")
 	cmd.Flags().StringVar(&n.Crawler, "crawler", "", "`name` of the crawler (default: external)")
 	cmd.Flags().StringVar(&n.Goal, "goal", "", "`text` that says what the run is to reach")
@@ -133,18 +90,16 @@ create with the same key and the same content makes no second run: it answers wi
 	cmd.Flags().StringVar(&device, "device", "", "device configuration: `JSON` object, or a file with one")
 	cmd.Flags().StringVar(&key, "idempotency-key", "", "`key` that makes a repeated create harmless")
 	cmd.Flags().BoolVar(&follow, "follow", false, "print the run's events until it has ended")
-	cmd.Flags().SortFlags = false
 	return cmd
 }
 
 // parseDevice reads --device, which is JSON if it begins like an object.
-func parseDevice(text string) (json.RawMessage, error) {
+func parseDevice(text string) (raw json.RawMessage, err error) {
 	if text == "" {
 		return nil, nil
 	}
-	raw := []byte(text)
+	raw = json.RawMessage(text)
 	if !strings.HasPrefix(strings.TrimSpace(text), "{") {
-		var err error
 		if raw, err = os.ReadFile(text); err != nil {
 			return nil, fmt.Errorf("read --device, which is neither a JSON object nor a file: %w", err)
 		}
@@ -155,19 +110,80 @@ func parseDevice(text string) (json.RawMessage, error) {
 	return raw, nil
 }
 
-func (a *application) cancelRun(client *pflag.FlagSet) *cobra.Command {
-	return &cobra.Command{
-		Use:   "cancel ID",
-		Short: "Stop a run",
-		Long: `cancel makes a run CANCELLED that has not ended. A worker that crawls it stops within a second or so,
-and none of its events come after. Cancelling it again changes nothing. The token needs the scope operate.`,
-		Example: `  outbox runs cancel 01890a5d-ac96-774b-bcce-b302099a8057`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.oneRun(cmd.Context(), client, args[0], http.MethodPost, "/cancel",
-				func(_ *api, run crawl.Run) error { return a.printRun(run, nil) })
-		},
+func (a *application) listRuns(client *pflag.FlagSet) *cobra.Command {
+	var status, app, after string
+	var limit int
+	cmd := command("runs list", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		c, gateway, err := a.asking(client)
+		if err != nil {
+			return err
+		}
+		query := url.Values{"limit": {strconv.Itoa(limit)}}
+		for name, value := range map[string]string{"status": strings.ToUpper(status),
+			"appPackage": app, "cursor": after} {
+			if value != "" {
+				query.Set(name, value)
+			}
+		}
+		var runs page[crawl.Run]
+		answer, err := gateway.ask(cmd.Context(), http.MethodGet, "/v1/runs?"+query.Encode(), nil, nil, &runs)
+		if err != nil {
+			return err
+		}
+		if c.Output == "json" {
+			var asTheyCame page[json.RawMessage]
+			if err := json.Unmarshal(answer, &asTheyCame); err != nil {
+				return fmt.Errorf("read the answer of %s: %w", c.Server, err)
+			}
+			return printPage(a.Out, asTheyCame.Items, text(asTheyCame.NextCursor))
+		}
+		return list[crawl.Run]{runs.Items, text(runs.NextCursor), "no such runs",
+			"RUN,STATUS,APP,CRAWLER,EVENTS,CREATED,STARTED,ENDED,ERROR", runCells}.print(a, c.Output)
+	})
+	cmd.Flags().StringVar(&status, "status", "", "`status` of the runs to show (default: any)")
+	cmd.Flags().StringVar(&app, "app", "", "`package` of the application whose runs to show")
+	pageFlags(cmd.Flags(), &limit, &after, 500, "runs")
+	return cmd
+}
+
+func runCells(r crawl.Run) []any {
+	ended := r.CompletedAt
+	if r.CancelledAt != nil {
+		ended = r.CancelledAt
 	}
+	return []any{r.ID, r.Status, r.AppPackage, r.Crawler, r.LastSeq, r.CreatedAt, r.StartedAt, ended, cut(r.Error, 60)}
+}
+
+// lastEvents is how many of a run's events show prints.
+const lastEvents = 10
+
+func (a *application) showRun(client *pflag.FlagSet) *cobra.Command {
+	return command("runs show", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+		return a.oneRun(cmd.Context(), client, args, http.MethodGet, "", func(gateway *api, run crawl.Run) error {
+			var events page[crawl.Event]
+			path := runPath(run.ID, fmt.Sprintf("/events?after=%d&limit=%d",
+				max(run.LastSeq-lastEvents, 0), lastEvents))
+			if _, err := gateway.ask(cmd.Context(), http.MethodGet, path, nil, nil, &events); err != nil {
+				return err
+			}
+			return a.printRun(run, events.Items)
+		})
+	})
+}
+
+func (a *application) cancelRun(client *pflag.FlagSet) *cobra.Command {
+	return command("runs cancel", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+		return a.oneRun(cmd.Context(), client, args, http.MethodPost, "/cancel",
+			func(_ *api, run crawl.Run) error { return a.printRun(run, nil) })
+	})
+}
+
+func parseRun(args []string) (uuid.UUID, error) {
+	ids, err := parseIDs(args, "id of a run: it is a UUID, outbox runs list shows them")
+	if err != nil {
+		return uuid.Nil, err
+	}
+	return ids[0], nil
 }
 
 func runPath(id uuid.UUID, rest string) string { return "/v1/runs/" + id.String() + rest }
@@ -175,9 +191,9 @@ func runPath(id uuid.UUID, rest string) string { return "/v1/runs/" + id.String(
 // oneRun asks a gateway for something that a run is the answer to. With -o json it prints that as it came, else it
 // calls print.
 func (a *application) oneRun(
-	ctx context.Context, client *pflag.FlagSet, run, method, path string, print func(*api, crawl.Run) error,
+	ctx context.Context, client *pflag.FlagSet, args []string, method, path string, print func(*api, crawl.Run) error,
 ) error {
-	id, err := parseRun(run)
+	id, err := parseRun(args)
 	if err != nil {
 		return err
 	}
@@ -185,16 +201,49 @@ func (a *application) oneRun(
 	if err != nil {
 		return err
 	}
-	var answer json.RawMessage
-	if err := gateway.call(ctx, method, runPath(id, path), nil, nil, &answer); err != nil {
+	var r crawl.Run
+	answer, err := gateway.ask(ctx, method, runPath(id, path), nil, nil, &r)
+	if err != nil {
 		return err
 	}
 	if c.Output == "json" {
 		return printJSON(a.Out, answer)
 	}
-	var r crawl.Run
-	if err := json.Unmarshal(answer, &r); err != nil {
-		return fmt.Errorf("read the answer of %s: %w", c.Server, err)
-	}
 	return print(gateway, r)
+}
+
+func (a *application) printRun(r crawl.Run, last []crawl.Event) error {
+	var lines []string
+	for _, e := range last {
+		lines = append(lines, eventLine(e))
+	}
+	return a.printDetails(slices.Concat([]detail{
+		{"run", r.ID}, {"status", r.Status}, {"tenant", r.Tenant}, {"app", r.AppPackage}, {"crawler", r.Crawler},
+		{"goal", r.Goal}, {"device", r.DeviceConfig}, {"most steps", r.MaxSteps}, {"created", r.CreatedAt},
+		{"started", r.StartedAt}, {"completed", r.CompletedAt}, {"cancelled", r.CancelledAt}, {"error", r.Error},
+		{"events", r.LastSeq},
+	}, under("last events", lines))...)
+}
+
+// eventLine is one event for people: short, so that a screen shows what happens and not one screenshot's description.
+func eventLine(e crawl.Event) string {
+	return fmt.Sprintf("%s  %5d  %-19s  %s", text(e.CreatedAt), e.Seq, oneLine(e.Type),
+		cut(oneLine(string(e.Payload)), 120))
+}
+
+func (a *application) followRun(client *pflag.FlagSet) *cobra.Command {
+	var after int
+	cmd := command("runs follow", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+		id, err := parseRun(args)
+		if err != nil {
+			return err
+		}
+		c, gateway, err := a.asking(client)
+		if err != nil {
+			return err
+		}
+		return a.follow(cmd.Context(), gateway, c.Output, id, int64(after))
+	})
+	countFlag(cmd.Flags(), &after, "after", 0, 0, 0, "`number` of the last event not to print again")
+	return cmd
 }

@@ -12,46 +12,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	gosse "github.com/tmaxmax/go-sse"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/server/crawl"
 )
-
-func (a *application) followRun(client *pflag.FlagSet) *cobra.Command {
-	var after int64
-	cmd := &cobra.Command{
-		Use:   "follow ID",
-		Short: "Print a run's events as they commit, until it has ended",
-		Long: `follow prints the events of a run, those there are already and then each as it commits: time, number,
-type and payload, cut to a line, or with -o json one CloudEvent a line, whole.
-
-It goes on where it was, as a browser does, when the connection breaks or the gateway is restarted: every event
-is printed once, in order. While no gateway answers it says so once and goes on trying. It ends when the run has
-ended: with exit code 0, or 1 if the run failed. Ctrl-C ends it before, and it prints how to go on.`,
-		Example: `  outbox runs follow 01890a5d-ac96-774b-bcce-b302099a8057
-  outbox runs follow 01890a5d-ac96-774b-bcce-b302099a8057 --after 17 -o json | jq .data`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if after < 0 {
-				return usagef("--after is %d, must be 0 or more", after)
-			}
-			id, err := parseRun(args[0])
-			if err != nil {
-				return err
-			}
-			c, gateway, err := a.asking(client)
-			if err != nil {
-				return err
-			}
-			return a.follow(cmd.Context(), gateway, c.Output, id, after)
-		},
-	}
-	cmd.Flags().Int64Var(&after, "after", 0, "`number` of the last event not to print again")
-	return cmd
-}
 
 const (
 	// quiet is how long a stream may say nothing, not even a comment (every 15 s unless the gateway was told
@@ -156,7 +121,7 @@ func (f *following) connect(ctx context.Context) error {
 // conclude finds out how a run ended whose events have all been printed.
 func (f *following) conclude(ctx context.Context) error {
 	var run crawl.Run
-	if err := f.gateway.call(ctx, http.MethodGet, runPath(f.run, ""), nil, nil, &run); err != nil {
+	if _, err := f.gateway.ask(ctx, http.MethodGet, runPath(f.run, ""), nil, nil, &run); err != nil {
 		return err
 	}
 	if f.ended = true; run.Status == crawl.Failed {

@@ -215,11 +215,3 @@ func TestFollowEnds(t *testing.T) {
 		t.Errorf("exit code %d:\n%s", code, early.err)
 	}
 }
-
-func TestServeAndRunsTeach(t *testing.T) {
-	t.Parallel()
-	e := env{t: t}
-	for _, command := range []string{"serve", "runs create", "runs list", "runs show", "runs follow", "runs cancel"} {
-		contains(t, e.ok("", append(strings.Fields(command), "--help")...), "Examples:", "Usage:", "outbox "+command)
-	}
-}

@@ -1,15 +1,21 @@
 package cli_test
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
@@ -330,5 +336,209 @@ func testServeDrainsStreams(t *testing.T, e env) {
 			t.Errorf("exit code %d", code)
 		}
 		complete(t, e, run, f.out.lines())
+	}
+}
+
+// Without any broker: what the relay delivers is in the streams of the process, and got there live.
+func TestServeMemory(t *testing.T) { onStores(t, testServeMemory) }
+
+func testServeMemory(t *testing.T, e env) {
+	g := e.serving("--sink", "memory:", "--auth", "none", "--listen", "127.0.0.1:0",
+		"--crawlers", "script:short")
+	url := watching(g.process)
+	awaitReady(t, url, true, "")
+	topic := g.topic("order.placed")
+	id := strings.TrimSpace(e.ok(`{"total":12}`, "write", "--topic", "order.placed", "--key", "42"))
+	awaitLine(t, topic, id)
+
+	r := g.run("", "runs", "create", "--app", "shop", "--crawler", "script:short", "--follow", "-o", "json")
+	if r.code != 0 {
+		t.Fatalf("exit code %d:\n%s%s", r.code, r.out, r.err)
+	}
+	complete(t, e, strings.TrimPrefix(strings.TrimSpace(r.err), "run "), strings.Split(strings.TrimSpace(r.out), "\n"))
+	_, text := get(t, url+"/metrics")
+	contains(t, text, "outbox_stream_broker_up 1")
+	if strings.Contains(text, "outbox_stream_live_total 0\n") {
+		t.Error("no event came live")
+	}
+	g.signal(syscall.SIGTERM)
+	if code := g.wait(); code != 0 {
+		t.Errorf("exit code %d after SIGTERM", code)
+	}
+	contains(t, g.err.String(), `"sink":{"default":"memory:"}`, "stopped serving the API", "stopped relaying")
+}
+
+// Two sinks: runs stay in the process, and topics go to Redis. The gateway hears both.
+func TestServeTwoSinks(t *testing.T) {
+	t.Parallel()
+	e := env{t: t, database: stores["sqlite"](t), redis: testenv.RedisServer(t).URL()}
+	e.ok("", "migrate", "up", "--set", "core,crawl")
+	g := e.serving("--sink", "default="+e.redis, "--sink", "live=memory:", "--routes", "crawl_outbox=live",
+		"--auth", "none", "--listen", "127.0.0.1:0", "--crawlers", "script:short")
+	url := watching(g.process)
+	awaitReady(t, url, true, "")
+	tail := e.start("tail", "order.placed", "run:*")
+	tail.await(tail.err, "subscribed")
+	topic := g.topic("order.placed")
+	id := strings.TrimSpace(e.ok(`{"total":12}`, "write", "--topic", "order.placed"))
+	awaitLine(t, topic, id)
+	tail.await(tail.out, id)
+	r := g.run("", "runs", "create", "--app", "shop", "--crawler", "script:short", "--follow", "-o", "json")
+	if r.code != 0 {
+		t.Fatalf("exit code %d:\n%s%s", r.code, r.out, r.err)
+	}
+	complete(t, e, strings.TrimPrefix(strings.TrimSpace(r.err), "run "), strings.Split(strings.TrimSpace(r.out), "\n"))
+	if strings.Contains(tail.out.String(), "RUN_") {
+		t.Errorf("the run is at Redis too:\n%s", tail.out)
+	}
+	_, text := get(t, url+"/metrics")
+	contains(t, text, "outbox_stream_broker_up 1", `outbox_sink_down{sink="default"} 0`, `outbox_sink_down{sink="live"} 0`)
+	if strings.Contains(text, "outbox_stream_live_total 0\n") {
+		t.Error("no event came live")
+	}
+	_, ready := get(t, url+"/readyz")
+	contains(t, ready, `"sinks":{"default":{"ready":true},"live":{"ready":true}}`)
+}
+
+// Where memory cannot be meant, the command says what to do instead.
+func TestMemoryRefused(t *testing.T) {
+	t.Parallel()
+	e := env{t: t, database: testenv.Database(t)}
+	for _, c := range []struct {
+		args string
+		says string
+	}{
+		{"serve --sink memory://h", "the URL is memory: and no more"},
+		{"serve --sink memory: --parts=gateway,worker", "serve both"},
+		{"relay --sink memory:", "outbox serve"},
+		{"tail order.placed --sink memory:", "/v1/stream?topics="},
+	} {
+		e.says(2, c.args, c.says)
+	}
+}
+
+// topic returns the lines of a topic's stream, from when it is open.
+func (g gatewayAt) topic(name string) (lines *bufio.Scanner) {
+	g.env.t.Helper()
+	req, err := http.NewRequestWithContext(g.env.t.Context(), http.MethodGet, g.url+"/v1/stream?topics="+name, nil)
+	if err != nil {
+		g.env.t.Fatal(err)
+	}
+	resp, err := (&http.Client{Timeout: patience}).Do(req)
+	if err != nil {
+		g.env.t.Fatal(err)
+	}
+	g.env.t.Cleanup(func() { _ = resp.Body.Close() }) // nothing is lost with it
+	if resp.StatusCode != http.StatusOK {
+		g.env.t.Fatalf("stream of %s: status %d", name, resp.StatusCode)
+	}
+	return bufio.NewScanner(resp.Body)
+}
+
+// awaitLine reads until a line contains text.
+func awaitLine(t *testing.T, lines *bufio.Scanner, text string) {
+	t.Helper()
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), text) {
+			return
+		}
+	}
+	t.Fatalf("the stream ended without %q: %v", text, lines.Err())
+}
+
+// A login that may connect and nothing else takes every advisory lock that it can guess. No request waits for one.
+// Requests of a tenant that are stuck, here behind the row of its run, leave connections to the others.
+func TestServeBesideStrangersLocks(t *testing.T) {
+	t.Parallel()
+	e := migrated(t)
+	e.redis = testenv.RedisServer(t).URL()
+	g := e.serving("--parts=gateway")
+	token := func(tenant string) string {
+		return decode[struct{ Token string }](t, e.ok("", "token", "create", "-o", "json", "--tenant", tenant, "--scope",
+			"read,write")).Token
+	}
+	ask := func(method, path, token, body string) (status int, text string) {
+		r, err := http.NewRequestWithContext(t.Context(), method, g.url+path, strings.NewReader(body))
+		if err != nil {
+			t.Error(err)
+			return 0, ""
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("Content-Type", "application/json")
+		answer, err := (&http.Client{Timeout: patience}).Do(r)
+		if err != nil {
+			t.Error(err)
+			return 0, ""
+		}
+		defer answer.Body.Close()
+		said, _ := io.ReadAll(answer.Body)
+		return answer.StatusCode, string(said)
+	}
+	acme, beta := token("acme"), token("beta")
+
+	stranger := "stranger_" + strings.ReplaceAll(uuid.NewString(), "-", "")
+	exec1(e, "CREATE ROLE "+stranger+" LOGIN")
+	config, err := pgx.ParseConfig(e.database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.User = stranger
+	locks, err := pgx.ConnectConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = locks.Close(context.Background())
+		conn, err := pgx.Connect(context.Background(), e.database)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer func() { _ = conn.Close(context.Background()) }()
+		if _, err := conn.Exec(context.Background(), "DROP ROLE "+stranger); err != nil {
+			t.Error(err)
+		}
+	})
+	_, err = locks.Exec(t.Context(), `SELECT pg_advisory_lock(class, hashtext(tenant))
+		FROM generate_series(1869968480, 1869968512) AS class, unnest(ARRAY['acme', 'beta', 'default']) AS tenant`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, body := ask("POST", "/v1/runs", acme, `{"appPackage": "a"}`)
+	if status != http.StatusCreated {
+		t.Fatalf("a run beside a stranger's locks: status %d: %s", status, body)
+	}
+	run := decode[runView](t, body).RunID
+
+	row, err := pgx.Connect(t.Context(), e.database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = row.Close(context.Background()) }()
+	if _, err := row.Exec(t.Context(), "BEGIN; SELECT FROM crawl_runs FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	var stuck sync.WaitGroup
+	for range 12 {
+		stuck.Go(func() {
+			if status, body := ask("POST", "/v1/runs/"+run+"/start", acme, "{}"); status >= http.StatusInternalServerError &&
+				status != http.StatusServiceUnavailable {
+				t.Errorf("status %d: %s", status, body)
+			}
+		})
+	}
+	const waiting = `SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
+	e.eventually("the tenant's requests are stuck", func() bool { return query[int](e, waiting) >= 4 })
+	status, body = ask("GET", "/v1/runs?limit=1", beta, "")
+	if n := query[int](e, waiting); status != http.StatusOK || n > 4 {
+		t.Errorf("another tenant's list: status %d, %d sessions are stuck: %s", status, n, body)
+	}
+	if _, err := row.Exec(t.Context(), "ROLLBACK"); err != nil {
+		t.Error(err)
+	}
+	stuck.Wait()
+	if status, body := ask("GET", "/v1/runs/"+run, acme, ""); status != http.StatusOK ||
+		!strings.Contains(body, `"RUNNING"`) {
+		t.Errorf("status %d: %s", status, body)
 	}
 }

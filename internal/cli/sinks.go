@@ -3,9 +3,9 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -27,113 +27,306 @@ type sinkRow struct {
 
 func (a *application) sinks() *cobra.Command {
 	mapping := config.Mapping()
-	cmd := &cobra.Command{
-		Use:   "sinks",
-		Short: "Show what each sink has still to take",
-		Long: `sinks shows the sinks of the settings and, for tables with routes, what each has not taken yet: OWED deliveries
-wait in outbox_deliveries, of them RETRYING for another attempt; OLDEST is the age of the first one's event. DEAD
-ones have a pending dead letter, see outbox dlq list. A sink that takes everything at once owes nothing.
-
-A sink without a server is none of the settings given here. UNSERVED says that no relay is there for what the sink
-owes: it waits until one has a sink of that name, whatever its routes, or until forget or move ends it. Of tables
-without routes outbox lanes shows the backlog. A sink that a relay cannot reach, and why, is the first line, as in the
-relay's /readyz.
-
-outbox pause --table TABLE --to NAME lets what goes to a sink wait.`,
-		Example: `  outbox sinks --config outbox.yaml
-  outbox sinks -o json | jq '.items[] | select(.owed > 0)'`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := a.settings(config.Database, mapping)
-			if err != nil {
-				return err
-			}
-			rows, troubles, err := sinkRows(cmd.Context(), c)
+	cmd := command("sinks", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		return a.onDatabase(cmd.Context(), func(c config.Config, db app.Database) error {
+			rows, troubles, err := sinkRows(cmd.Context(), c, db)
 			if err != nil {
 				return err
 			}
 			a.printTroubles(c.Output, troubles)
-			if c.Output == "json" {
-				return printPage(a.Out, rows, "")
-			}
-			var lines [][]string
 			for _, r := range rows {
-				lines = append(lines, []string{r.Sink, r.Server, r.Table, strconv.Itoa(r.Owed), seconds(r.Oldest),
-					strconv.Itoa(r.Retrying), strconv.Itoa(r.Dead), yes(r.Paused), yes(r.Unserved)})
-				if r.Unserved {
-					fmt.Fprintf(a.Err, "no relay serves what %s owes of %s: start one with a sink of that name, or see "+
-						"outbox sinks move|forget\n", r.Sink, r.Table)
+				if r.Unserved && c.Output != "json" {
+					fmt.Fprintf(a.Err, "no relay serves what %s owes of %s: start one with a sink "+
+						"of that name, or see outbox sinks move|forget\n", r.Sink, r.Table)
 				}
 			}
-			return printTable(a.Out,
-				[]string{"SINK", "SERVER", "TABLE", "OWED", "OLDEST", "RETRYING", "DEAD", "PAUSED", "UNSERVED"}, lines)
-		},
-	}
+			head := "SINK,SERVER,TABLE,OWED,OLDEST,RETRYING,DEAD,PAUSED,UNSERVED"
+			return list[sinkRow]{items: rows, head: head, cells: func(r sinkRow) []any {
+				return []any{r.Sink, r.Server, r.Table, r.Owed, seconds(r.Oldest), r.Retrying,
+					r.Dead, r.Paused, r.Unserved}
+			}}.print(a, c.Output)
+		}, mapping)
+	})
 	cmd.Flags().AddFlagSet(mapping)
 	cmd.AddCommand(a.forgetDebts(), a.moveDebts())
 	return cmd
 }
 
-func sinkRows(ctx context.Context, c config.Config) (rows []sinkRow, troubles []operate.Trouble, err error) {
-	db, err := app.OpenDatabase(ctx, c.Database)
+func sinkRows(
+	ctx context.Context, c config.Config, db app.Database,
+) (rows []sinkRow, troubles []operate.Trouble, err error) {
+	debts, err := db.Debts(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer db.Close()
-	debts, debtors, pauses, err := owedAndPaused(ctx, db)
+	debtors, err := db.Debtors(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	pauses, err := allPauses(ctx, db)
 	if err != nil {
 		return nil, nil, err
 	}
 	pauses = slices.DeleteFunc(pauses, func(p operate.Pause) bool { return p.Topic != "" || p.Destination != "" })
-	for _, p := range pauses {
-		owes := slices.ContainsFunc(debts, func(d operate.Debt) bool { return d.Sink == p.To && d.Table == p.Table })
-		if p.To != "" && !owes { // it is paused all the same
-			debts = append(debts, operate.Debt{Sink: p.To, Table: p.Table})
-		}
-	}
+	troubles = troublesOf(ctx, db, "")
 	servers := map[string]string{}
 	for _, s := range c.AllSinks() {
 		servers[s.Name] = s.Masked()
-		if !slices.ContainsFunc(debts, func(d operate.Debt) bool { return d.Sink == s.Name }) {
-			debts = append(debts, operate.Debt{Sink: s.Name})
-		}
 	}
-	slices.SortFunc(debts, func(a, b operate.Debt) int {
-		return cmp.Or(cmp.Compare(a.Sink, b.Sink), cmp.Compare(a.Table, b.Table))
-	})
-	rows, troubles = make([]sinkRow, len(debts)), troublesOf(ctx, db, "")
-	for i, d := range debts {
-		rows[i] = sinkRow{Debt: d, Server: servers[d.Sink], Paused: slices.ContainsFunc(pauses, func(p operate.Pause) bool {
-			return d.Table != "" && p.Table == d.Table && (p.To == "" || p.To == d.Sink)
-		}), Unserved: slices.Contains(debtors, outbox.Debtor{Table: d.Table, Sink: d.Sink})}
+	for _, d := range withSilent(debts, pauses, servers) {
+		row := sinkRow{Debt: d, Server: servers[d.Sink]}
+		row.Paused = d.Table != "" && slices.ContainsFunc(pauses, func(p operate.Pause) bool {
+			return p.Table == d.Table && (p.To == "" || p.To == d.Sink)
+		})
+		row.Unserved = slices.Contains(debtors, outbox.Debtor{Table: d.Table, Sink: d.Sink})
 		for _, t := range troubles {
-			rows[i].Down = cmp.Or(rows[i].Down, t.Sinks[d.Sink])
+			row.Down = cmp.Or(row.Down, t.Sinks[d.Sink])
 		}
+		rows = append(rows, row)
 	}
 	return rows, troubles, nil
 }
 
-func owedAndPaused(
-	ctx context.Context, db app.Database,
-) (debts []operate.Debt, debtors []outbox.Debtor, pauses []operate.Pause, err error) {
-	debts, err = db.Debts(ctx)
-	if err != nil {
-		return nil, nil, nil, err
+// withSilent adds to the debts the sinks that owe nothing: those that are paused all the same, and those of the
+// settings. It sorts them.
+func withSilent(debts []operate.Debt, pauses []operate.Pause, servers map[string]string) []operate.Debt {
+	add := func(silent operate.Debt) {
+		owes := func(d operate.Debt) bool {
+			return d.Sink == silent.Sink && (silent.Table == "" || d.Table == silent.Table)
+		}
+		if silent.Sink != "" && !slices.ContainsFunc(debts, owes) {
+			debts = append(debts, silent)
+		}
 	}
-	debtors, err = db.Debtors(ctx)
-	if err != nil {
-		return nil, nil, nil, err
+	for _, p := range pauses {
+		add(operate.Debt{Sink: p.To, Table: p.Table})
 	}
-	pauses, err = allPauses(ctx, db)
-	if err != nil {
-		return nil, nil, nil, err
+	for name := range servers {
+		add(operate.Debt{Sink: name})
 	}
-	return debts, debtors, pauses, nil
+	slices.SortFunc(debts, func(a, b operate.Debt) int {
+		return cmp.Or(cmp.Compare(a.Sink, b.Sink), cmp.Compare(a.Table, b.Table))
+	})
+	return debts
 }
 
-func yes(is bool) string {
-	if is {
-		return "yes"
+// debtEnded is what outbox sinks forget and move print with -o json, a table each.
+type debtEnded struct {
+	Sink   string `json:"sink"`
+	Table  string `json:"table"`
+	To     string `json:"to,omitempty"`
+	Events int    `json:"events"`
+	Had    int    `json:"had,omitempty"` // of those that the other sink had already
+	DryRun bool   `json:"dryRun,omitempty"`
+}
+
+// ending is a command that ends what a sink owes.
+type ending struct {
+	by         operatorFlags
+	table, to  string
+	yes        bool
+	would, did string // what becomes of the events; of a To it is named
+	// end does it for one table. In a dry run it only says what hinders it.
+	end func(ctx context.Context, c config.Config, db app.Database, one *debtEnded, by operate.Skip) error
+}
+
+// command makes cmd the command.
+func (e *ending) command(a *application, cmd *cobra.Command) *cobra.Command {
+	mapping := config.Mapping()
+	cmd.Args = cobra.ExactArgs(1)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case e.yes && e.by.unreasoned():
+			return usagef("--reason is required: say why what %s owes need not wait for it", args[0])
+		case e.to == args[0]:
+			return usagef("--to %s: that is the sink that owes it", oneLine(e.to))
+		}
+		return a.onDatabase(cmd.Context(), func(c config.Config, db app.Database) error {
+			ended, err := e.each(cmd.Context(), c, db, args[0])
+			return firstOf(e.print(a, c.Output, ended), err)
+		}, mapping)
 	}
-	return ""
+	cmd.Flags().StringVar(&e.table, "table", "",
+		"`table` of the events (default: every one of which the sink owes something)")
+	cmd.Flags().BoolVarP(&e.yes, "yes", "y", false, doItFlag)
+	e.by.addTo(cmd.Flags(), " (required with --yes)")
+	cmd.Flags().AddFlagSet(mapping)
+	return cmd
+}
+
+// each ends what a sink owes, table by table.
+func (e *ending) each(
+	ctx context.Context, c config.Config, db app.Database, name string,
+) (ended []debtEnded, err error) {
+	if e.table != "" {
+		t, err := c.Find(e.table)
+		if err != nil {
+			return nil, err
+		}
+		e.table = t.Layout.Table
+	}
+	by, err := e.by.skip()
+	if err != nil {
+		return nil, err
+	}
+	debts, err := db.Debts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range debts {
+		if d.Sink != name || d.Owed == 0 || e.table != "" && !sameTable(d.Table, e.table) {
+			continue
+		}
+		one := debtEnded{Sink: name, Table: d.Table, To: e.to, Events: d.Owed, DryRun: !e.yes}
+		if err := e.end(ctx, c, db, &one, by); err != nil {
+			return ended, err
+		}
+		ended = append(ended, one)
+	}
+	if len(ended) == 0 {
+		return nil, fmt.Errorf("sink %s owes nothing: see outbox sinks", oneLine(name))
+	}
+	return ended, nil
+}
+
+func (e *ending) print(a *application, form string, ended []debtEnded) error {
+	if form == "json" {
+		return printPage(a.Out, ended, "")
+	}
+	for _, one := range ended {
+		what, had := e.did, ""
+		if one.DryRun {
+			what = e.would
+		}
+		if one.To != "" {
+			what = fmt.Sprintf(what, oneLine(one.To))
+		}
+		if one.Had > 0 {
+			had = fmt.Sprintf(", of which it had %d already", one.Had)
+		}
+		_, err := fmt.Fprintf(a.Out, "%s of %s that %s owes %s%s\n",
+			counted(one.Events, "event"), one.Table, one.Sink, what, had)
+		if err != nil {
+			return err
+		}
+	}
+	if len(ended) > 0 && !e.yes {
+		fmt.Fprintln(a.Err, "nothing is changed: add --yes --reason TEXT")
+	}
+	return nil
+}
+
+func (a *application) forgetDebts() *cobra.Command {
+	e := ending{would: "would become dead letters of it",
+		did: "became dead letters: see outbox dlq list --error 'skipped by'"}
+	e.end = func(ctx context.Context, _ config.Config, db app.Database, one *debtEnded, by operate.Skip) error {
+		if one.DryRun {
+			return nil
+		}
+		b, err := db.Browser(ctx, outbox.DeliveriesOf(one.Table, one.Sink))
+		if err == nil {
+			one.Events, err = skipAll(ctx, b, operate.Selection{All: true}, by, one.Events)
+		}
+		return err
+	}
+	return e.command(a, command("sinks forget", nil, nil))
+}
+
+func (a *application) moveDebts() *cobra.Command {
+	e := ending{would: "would go to %s", did: "are %s's now"}
+	e.end = func(ctx context.Context, c config.Config, db app.Database, one *debtEnded, by operate.Skip) error {
+		if err := movable(ctx, c, db, *one); err != nil || one.DryRun {
+			return err
+		}
+		move := operate.DebtMove{Table: one.Table, Sink: one.Sink, To: one.To, Skip: by}
+		total := one.Events
+		for one.Events = 0; one.Events < total && ctx.Err() == nil; {
+			done, err := db.MoveDebt(context.WithoutCancel(ctx), move, min(skipEvents, total-one.Events))
+			if err != nil || done == (operate.DebtMoved{}) {
+				return err
+			}
+			one.Events, one.Had = one.Events+done.Moved+done.Had, one.Had+done.Had
+		}
+		return ctx.Err()
+	}
+	cmd := command("sinks move", nil, nil)
+	cmd.PreRunE = func(_ *cobra.Command, args []string) error {
+		if e.to == "" {
+			return usagef("--to is required: which sink is to have what %s owes?", oneLine(args[0]))
+		}
+		return nil
+	}
+	cmd.Flags().StringVar(&e.to, "to", "", "`sink` that is to have it (required)")
+	return e.command(a, cmd)
+}
+
+// movable refuses to give events to a sink that nobody knows, and to take them from one that a relay serves.
+func movable(ctx context.Context, c config.Config, db app.Database, one debtEnded) error {
+	if err := knownSink(ctx, c, db, looked{one.Table, one.To}); err != nil {
+		return err
+	}
+	debtors, err := db.Debtors(ctx)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(debtors, outbox.Debtor{Table: one.Table, Sink: one.Sink, Served: true}) {
+		return fmt.Errorf("a relay serves what %s owes of %s, and may be delivering it: stop it, "+
+			"or take the sink out of its settings (a killed relay's lease ends after --lease-ttl)", one.Sink, one.Table)
+	}
+	return nil
+}
+
+const skipEvents = 500 // a transaction of outbox events skip, and of outbox sinks forget and move
+
+// skip is who skips events, in one action.
+func (f *operatorFlags) skip() (operate.Skip, error) {
+	run, err := outbox.NewID()
+	by := f.operator()
+	return operate.Skip{Actor: by.Actor, Reason: by.Reason, Run: run}, err
+}
+
+// skipAll skips as many events as there were when it began: producers go on. Pages are not broken off by ctx.
+func skipAll(
+	ctx context.Context, b *operate.Browser, s operate.Selection, by operate.Skip, total int,
+) (done int, err error) {
+	for done < total {
+		if ctx.Err() != nil {
+			return done, ctx.Err()
+		}
+		n, err := b.SkipPage(context.WithoutCancel(ctx), s, by, min(skipEvents, total-done))
+		if err != nil {
+			return done, err
+		}
+		if done += n; n > 0 {
+			continue
+		}
+		// None of those that were chosen was left when they were locked. A relay has delivered them; there may be
+		// others.
+		if left, err := b.Undelivered(ctx, s); err != nil || left == 0 {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// compareDebts says which sinks the database has deliveries for and the settings have not. Of all others the relay
+// serves what they owe, whatever its routes.
+func (a *application) compareDebts(ctx context.Context, c config.Config) {
+	var debts []operate.Debt
+	err := withDatabase(ctx, c, func(db app.Database) (err error) {
+		debts, err = db.Debts(ctx)
+		return err
+	})
+	if _, old := errors.AsType[*outbox.SchemaError](err); old {
+		return // no sink can owe anything
+	}
+	if err != nil {
+		fmt.Fprintf(a.Err, "what sinks are owed was not compared: %v\n", err)
+	}
+	for _, d := range debts {
+		if d.Owed > 0 && !hasSink(c, d.Sink) {
+			fmt.Fprintf(a.Err, "sink %s is owed %s of %s, and these settings have no such sink: "+
+				"it waits until a relay has one (outbox sinks)\n", d.Sink, counted(d.Owed, "event"), d.Table)
+		}
+	}
 }

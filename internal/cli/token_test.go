@@ -77,10 +77,7 @@ func testTokens(t *testing.T, e env) {
 		"token revoke " + id:                    {1, "revoked already"},
 		"token revoke aaaaaaaaaaaa":             {1, "no such token"},
 	} {
-		r := e.run("", strings.Fields(line)...)
-		if r.code != want.code || !strings.Contains(r.err, want.text) {
-			t.Errorf("outbox %s: exit code %d, want %d and %q:\n%s", line, r.code, want.code, want.text, r.err)
-		}
+		e.says(want.code, line, want.text)
 		if strings.Contains(r.err, text) {
 			t.Errorf("outbox %s shows the token:\n%s", line, r.err)
 		}

@@ -16,10 +16,10 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/app"
+	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/store/operate"
 	"github.com/outboxrelay/outbox/server/gateway"
 	"github.com/outboxrelay/outbox/server/sse"
-	"github.com/outboxrelay/outbox/sink"
 )
 
 //go:embed page.html
@@ -42,7 +42,7 @@ type page struct {
 	sinks    []string // their URLs, without passwords
 	template outbox.Template
 	layout   outbox.Layout
-	broken   *atomic.Bool
+	broken   atomic.Bool
 	figures  prometheus.Gatherer
 	events   *operate.Browser
 	letters  deadletter.Store
@@ -77,6 +77,31 @@ type state struct {
 	Events    []event  `json:"events"`
 }
 
+// openPage opens what the page reads and writes. It shows outbox_events.
+func openPage(ctx context.Context, c config.Config, db app.Database) (*page, error) {
+	table, err := c.Find(outbox.OutboxEvents().Table)
+	if err != nil {
+		return nil, err
+	}
+	p := &page{layout: table.Layout}
+	for _, s := range c.AllSinks() {
+		p.sinks = append(p.sinks, s.Masked())
+	}
+	if table.Destination != "" {
+		if p.template, err = outbox.ParseTemplate(table.Destination); err != nil {
+			return nil, err
+		}
+	}
+	if p.events, err = db.Browser(ctx, table.Layout); err != nil {
+		return nil, err
+	}
+	if p.letters, err = db.Letters(ctx, []outbox.Layout{table.Layout}); err != nil {
+		return nil, err
+	}
+	p.writing, err = db.Writing(ctx, outbox.WriterConfig{Table: table.Layout.Table})
+	return p, err
+}
+
 // handler answers / and what is below /dev/.
 func (p *page) handler(figures prometheus.Gatherer) http.Handler {
 	p.figures = figures
@@ -90,9 +115,9 @@ func (p *page) handler(figures prometheus.Gatherer) http.Handler {
 	})
 	mux.HandleFunc("GET /dev/stream", p.stream)
 	mux.HandleFunc("GET /dev/events/{id}", p.show)
-	mux.HandleFunc("POST /dev/events", p.write)
-	mux.HandleFunc("POST /dev/sink", p.turn)
-	mux.HandleFunc("POST /dev/replay", p.replay)
+	mux.HandleFunc("POST /dev/events", post(p.write))
+	mux.HandleFunc("POST /dev/sink", post(p.turn))
+	mux.HandleFunc("POST /dev/replay", post(p.replay))
 	protected := http.NewCrossOriginProtection().Handler(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -196,62 +221,55 @@ func (p *page) state(ctx context.Context) ([]byte, error) {
 	return json.Marshal(s)
 }
 
-// show answers with all that is known of one event.
+// show returns all that is known of one event.
 func (p *page) show(w http.ResponseWriter, r *http.Request) {
 	detail, err := p.events.Show(r.Context(), r.PathValue("id"), "")
 	answer(w, detail, err)
 }
 
 // write writes an event as an application would.
-func (p *page) write(w http.ResponseWriter, r *http.Request) {
-	var e struct {
-		Topic, Key string
-		Payload    json.RawMessage
-	}
-	if !read(w, r, &e) {
-		return
-	}
-	prepared, err := p.writing.Prepare(r.Context(), outbox.Event{
+func (p *page) write(ctx context.Context, e struct {
+	Topic, Key string
+	Payload    json.RawMessage
+}) (any, error) {
+	prepared, err := p.writing.Prepare(ctx, outbox.Event{
 		Topic: e.Topic, AggregateID: e.Key, Source: "outbox-dev", SchemaVersion: 1, Payload: e.Payload})
 	if err == nil {
-		_, err = p.writing.Commit(context.WithoutCancel(r.Context()), []outbox.Event{prepared}, nil)
+		_, err = p.writing.Commit(context.WithoutCancel(ctx), []outbox.Event{prepared}, nil)
 	}
-	answer(w, map[string]uuid.UUID{"id": prepared.ID}, err)
+	return map[string]uuid.UUID{"id": prepared.ID}, err
 }
 
 // turn breaks the sinks, or mends them.
-func (p *page) turn(w http.ResponseWriter, r *http.Request) {
-	var to struct{ Broken bool }
-	if read(w, r, &to) {
-		p.broken.Store(to.Broken)
-		answer(w, to, nil)
-	}
+func (p *page) turn(_ context.Context, to struct{ Broken bool }) (any, error) {
+	p.broken.Store(to.Broken)
+	return to, nil
 }
 
 // replay puts a letter back.
-func (p *page) replay(w http.ResponseWriter, r *http.Request) {
-	var of struct{ Letter uuid.UUID }
-	if !read(w, r, &of) {
-		return
-	}
-	done, err := deadletter.Replay(r.Context(), p.letters, deadletter.ReplayOptions{
+func (p *page) replay(ctx context.Context, of struct{ Letter uuid.UUID }) (any, error) {
+	done, err := deadletter.Replay(ctx, p.letters, deadletter.ReplayOptions{
 		Selection: deadletter.Selection{IDs: []uuid.UUID{of.Letter}},
 		Operator:  deadletter.Operator{Actor: "the page of outbox dev"}})
-	if err == nil && done.Letters == 0 {
+	if err == nil && len(done.Reasons) > 0 {
+		err = errors.New(done.Reasons[0].Why)
+	} else if err == nil && done.Letters == 0 {
 		err = errors.New("this letter was not replayed: it is not pending any more")
-		if len(done.Reasons) > 0 {
-			err = errors.New(done.Reasons[0].Why)
-		}
 	}
-	answer(w, done, err)
+	return done, err
 }
 
-func read(w http.ResponseWriter, r *http.Request, into any) bool {
-	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 2*outbox.DefaultMaxPayload)).Decode(into)
-	if err != nil {
-		answer(w, nil, err)
+// post answers with what do makes of the request's body.
+func post[T any](do func(context.Context, T) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var body T
+		err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 2*outbox.DefaultMaxPayload)).Decode(&body)
+		var done any
+		if err == nil {
+			done, err = do(r.Context(), body)
+		}
+		answer(w, done, err)
 	}
-	return err == nil
 }
 
 // answer is of what the page asked; what is wrong with it a person reads there.
@@ -264,6 +282,3 @@ func answer(w http.ResponseWriter, with any, err error) {
 	}
 	_, _ = w.Write(text) // fails if the browser has gone
 }
-
-// before puts the switch of the page before a sink.
-func (p *page) before(s sink.Sink) sink.Sink { return breakable{s, p.broken} }

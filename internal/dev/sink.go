@@ -10,6 +10,9 @@ import (
 	"github.com/outboxrelay/outbox/sink"
 )
 
+// before puts the switch of the page before a sink.
+func (p *page) before(s sink.Sink) sink.Sink { return breakable{s, &p.broken} }
+
 // breakable is a sink that the page can switch off, and that refuses poison.
 type breakable struct {
 	sink.Sink

@@ -19,13 +19,118 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/app"
-	"github.com/outboxrelay/outbox/internal/config"
 )
+
+// cleared is what `outbox dlq discard`, `purge` and `collect` print with -o json.
+type cleared struct {
+	Letters int  `json:"letters"`
+	DryRun  bool `json:"dryRun,omitempty"`
+}
+
+// printCleared says how many letters were changed, also when err stopped it half way.
+func (a *application) printCleared(form, text string, done cleared, err error) error {
+	if err = interrupted(err, done.Letters); err != nil && done.Letters == 0 {
+		return err
+	}
+	return firstOf(a.printResult(form, done, text, counted(done.Letters, "letter")), err)
+}
+
+// interrupted says how to go on after Ctrl-C.
+func interrupted(err error, letters int) error {
+	if errors.Is(err, context.Canceled) {
+		return fmt.Errorf("interrupted after %s: the same command goes on from there", counted(letters, "letter"))
+	}
+	return err
+}
+
+func (a *application) discardLetters(mapping *pflag.FlagSet) *cobra.Command {
+	var f selectionFlags
+	var by operatorFlags
+	cmd := command("dlq discard", cobra.ArbitraryArgs, func(cmd *cobra.Command, args []string) error {
+		selection, err := f.selection(args)
+		if err != nil {
+			return err
+		}
+		return a.onLetters(cmd, mapping, func(d letters) error {
+			n, err := deadletter.Discard(cmd.Context(), d, selection, by.operator())
+			named := len(selection.IDs)
+			switch {
+			case errors.Is(err, deadletter.ErrNoReason):
+				return usagef("--reason is required: say why these need not arrive")
+			case err == nil && n < named:
+				err = fmt.Errorf("%d of %s not discarded: there is no such letter, or it was "+
+					"replayed or discarded already: see outbox dlq show ID", named-n, counted(named, "letter"))
+			case err == nil && n == 0:
+				err = f.none(a, d.c, "no pending dead letters are chosen")
+			}
+			return a.printCleared(d.c.Output, "discarded %s", cleared{Letters: n}, err)
+		})
+	})
+	f.addTo(cmd.Flags())
+	by.addTo(cmd.Flags(), " (required)")
+	return cmd
+}
+
+func (a *application) purgeLetters(mapping *pflag.FlagSet) *cobra.Command {
+	var by operatorFlags
+	var purge deadletter.Purge
+	var dryRun bool
+	cmd := command("dlq purge", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		return a.onLetters(cmd, mapping, func(d letters) error {
+			if dryRun {
+				n, err := d.Purgeable(cmd.Context(), purge)
+				return a.printCleared(d.c.Output, "%s would be deleted", cleared{n, true}, err)
+			}
+			n, err := purge.Run(cmd.Context(), d, by.operator())
+			return a.printCleared(d.c.Output, "deleted %s", cleared{Letters: n}, err)
+		})
+	})
+	ageFlag(cmd.Flags(), &purge.OlderThan, "older-than", "30d", 0, "`age` since their replay, as 30d or 12h")
+	cmd.Flags().BoolVar(&purge.Discarded, "discarded", false, "also letters that were discarded that long ago")
+	cmd.Flags().StringVar(&purge.Tenant, "tenant", "", "`tenant` whose letters to delete (default: all)")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, say how many")
+	by.addTo(cmd.Flags(), "")
+	return cmd
+}
+
+func (a *application) collectLetters(mapping *pflag.FlagSet) *cobra.Command {
+	var by operatorFlags
+	var table string
+	cmd := command("dlq collect", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		return a.onLetters(cmd, mapping, func(d letters) error {
+			names := []string{table}
+			switch {
+			case table == "":
+				names = []string{deliveries}
+				for _, t := range d.c.Known() {
+					names = append(names, t.Name())
+				}
+			case table != deliveries:
+				if _, err := d.c.Find(table); err != nil {
+					return err
+				}
+			}
+			var done cleared
+			var failed error
+			for _, name := range names {
+				n, err := deadletter.Collect(cmd.Context(), d, name, by.operator())
+				if done.Letters += n; err != nil {
+					failed = err
+					break
+				}
+			}
+			return a.printCleared(d.c.Output, "wrote %s", done, failed)
+		})
+	})
+	cmd.Flags().StringVar(&table, "table", "", "outbox `table` whose dead rows to look at (default: all)")
+	by.addTo(cmd.Flags(), "")
+	return cmd
+}
 
 // replayFlags are the flags of outbox dlq replay.
 type replayFlags struct {
 	selectionFlags
-	operatorFlags
+	by                     operatorFlags
 	discarded, dryRun, yes bool
 	rate                   int
 	payload                string
@@ -34,59 +139,31 @@ type replayFlags struct {
 
 func (a *application) replayLetters(mapping *pflag.FlagSet) *cobra.Command {
 	var f replayFlags
-	cmd := &cobra.Command{
-		Use:   "replay (ID... | filter flags | --all)",
-		Short: "Put dead letters back to be delivered",
-		Long: `replay puts events back into their tables under their own ids, for the destinations that they did not
-reach and no others, with a fresh set of attempts; a relay delivers them. The letters of a key go in the order
-of its events.
-
-It works in transactions of up to 500 letters. Interrupted, it finishes the one it is at; the same command goes
-on from there, since what was replayed is no longer pending. What cannot be put back is left as it is and named
-with the reason.
-
---dry-run says how many letters there are and which keys are out of order: later events of a key were delivered
-while this one was dead, and a replay cannot undo that. A replay counts as a new generation of its event, or the
-sink would refuse it as a copy; so a subscriber that did receive the event (its confirmation was lost) receives
-it again, under the same event id.
-
-Letters of jobs can be replayed by the program that runs the jobs. On a terminal it shows the dry run and asks,
-unless --yes.`,
-		Example: `  outbox dlq replay 01890a5d-ac96-774b-bcce-b302099a8057
-  outbox dlq replay --fingerprint 3f2a9c01d4e5 --dry-run
-  outbox dlq replay --table outbox_events --since 2h --rate 200 --yes
-  outbox dlq show ID -o json | jq '.items[0].payload | .total = 12' > fixed.json
-  outbox dlq replay ID --payload fixed.json --reason 'total was a text'`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o, err := f.options(cmd.Context(), a, args)
+	cmd := command("dlq replay", cobra.ArbitraryArgs, func(cmd *cobra.Command, args []string) error {
+		o, err := f.options(cmd.Context(), a, args)
+		if err != nil {
+			return err
+		}
+		return a.onLetters(cmd, mapping, func(d letters) error {
+			n, err := d.Count(cmd.Context(), o.Selection)
+			if err == nil && n == 0 && len(args) == 0 {
+				err = f.none(a, d.c, "no pending dead letters are chosen")
+			}
 			if err != nil {
 				return err
 			}
-			c, err := a.settings(config.Database, mapping)
-			if err != nil {
-				return err
-			}
-			return a.openLetters(cmd.Context(), c, func(db app.Database, d deadletter.Store) error {
-				n, err := d.Count(cmd.Context(), o.Selection)
-				if err == nil && n == 0 && len(o.Selection.IDs) == 0 {
-					err = f.none(a, c, "no pending dead letters are chosen")
-				}
-				if err != nil {
-					return err
-				}
-				return a.replay(cmd.Context(), db, d, c.Output, o, f)
-			})
-		},
-	}
-	f.selectionFlags.addTo(cmd.Flags())
+			return a.replay(cmd.Context(), d, o, f)
+		})
+	})
+	f.addTo(cmd.Flags())
 	cmd.Flags().BoolVar(&f.discarded, "discarded", false, "also letters that were discarded, among those named by id")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "change nothing, say what would be done")
 	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
-	cmd.Flags().IntVar(&f.rate, "rate", 0, "`letters` a second (default: as fast as it goes)")
+	countFlag(cmd.Flags(), &f.rate, "rate", 0, 0, 0, "`letters` a second (default: as fast as it goes)")
 	cmd.Flags().StringVar(&f.payload, "payload", "",
 		"`file` with a payload instead of the letter's, for a single ID; - for stdin")
 	cmd.Flags().DurationVar(&f.window, "dedup-window", 2*time.Minute, "the relay's --dedup-window, for --dry-run")
-	f.operatorFlags.addTo(cmd.Flags(), "")
+	f.by.addTo(cmd.Flags(), "")
 	return cmd
 }
 
@@ -98,7 +175,7 @@ func (f *replayFlags) options(
 		return o, err
 	}
 	o.Selection.Discarded, o.Rate = f.discarded, f.rate
-	o.Operator = f.operator()
+	o.Operator = f.by.operator()
 	if err := f.check(a, args); err != nil {
 		return o, err
 	}
@@ -119,8 +196,6 @@ func (f *replayFlags) options(
 
 func (f *replayFlags) check(a *application, args []string) error {
 	switch {
-	case f.rate < 0:
-		return usagef("--rate is %d, must be positive", f.rate)
 	case f.window < 0:
 		return usagef("--dedup-window is %s, must not be negative", f.window)
 	case f.discarded && len(args) == 0:
@@ -133,21 +208,20 @@ func (f *replayFlags) check(a *application, args []string) error {
 	return nil
 }
 
-func (a *application) replay(
-	ctx context.Context, db app.Database, d deadletter.Store, form string, o deadletter.ReplayOptions, f replayFlags,
-) error {
+func (a *application) replay(ctx context.Context, d letters, o deadletter.ReplayOptions, f replayFlags) error {
 	if f.dryRun || !f.yes {
 		preview, err := d.Preview(ctx, o.Selection, f.window)
 		if err != nil {
 			return err
 		}
-		if f.dryRun && form == "json" {
+		if f.dryRun && d.c.Output == "json" {
 			return printJSON(a.Out, preview)
 		}
+		to := a.Err
 		if f.dryRun {
-			return printPreview(a.Out, preview, f.window)
+			to = a.Out
 		}
-		if err := printPreview(a.Err, preview, f.window); err != nil || preview.Letters == 0 {
+		if err := printPreview(to, preview, f.window); err != nil || f.dryRun || preview.Letters == 0 {
 			return err
 		}
 		if !a.confirmed(ctx, "Replay them? [y/N] ") {
@@ -158,32 +232,21 @@ func (a *application) replay(
 	if err != nil {
 		return err
 	}
-	wake := newWaker(ctx, db)
+	wake := newWaker(ctx, d.db)
 	defer wake.close()
 	bar := newProgress(a.Err)
 	o.Progress = func(sum deadletter.Replayed, page deadletter.ReplayPage) {
 		for table := range page.Replayed {
 			wake.wake(table)
 		}
-		bar.show("%s %d of %s, %d skipped", gauge(sum.Letters+sum.Skipped, total), sum.Letters, counted(total, "letter"),
+		bar.show("%s %d of %s, %d skipped", gauge(sum.Letters+sum.Skipped, total), sum.Letters,
+			counted(total, "letter"),
 			sum.Skipped)
 	}
 	sum, err := deadletter.Replay(ctx, d, o)
 	bar.done()
-	if errors.Is(err, context.Canceled) {
-		err = fmt.Errorf("interrupted after %s: the same command goes on from there", counted(sum.Letters, "letter"))
-	}
-	return firstOf(a.printReplayed(form, sum), err)
-}
-
-// gauge draws how much is done.
-func gauge(done, total int) string {
-	const width = 20
-	full := width
-	if total > 0 {
-		full = min(width*done/total, width)
-	}
-	return "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "]"
+	err = interrupted(err, sum.Letters)
+	return firstOf(a.printReplayed(d.c.Output, sum), err)
 }
 
 // confirmed asks on the terminal.
@@ -196,11 +259,8 @@ func (a *application) confirmed(ctx context.Context, question string) bool {
 		fmt.Fprintln(a.Err)
 		return false
 	case answer := <-readLines(ctx, a.In):
-		switch strings.ToLower(strings.TrimSpace(string(answer.text))) {
-		case "y", "yes":
-			return true
-		}
-		return false
+		said := strings.ToLower(strings.TrimSpace(string(answer.text)))
+		return said == "y" || said == "yes"
 	}
 }
 
@@ -222,7 +282,8 @@ func printPreview(w io.Writer, p deadletter.Preview, window time.Duration) error
 			says string
 		}{
 			{t.Overtaken, "out of order: a later event of the key was delivered"},
-			{t.Racing, "perhaps out of order: a later event of the key is waiting, and a relay may have read it already"},
+			{t.Racing, "perhaps out of order: a later event of the key is waiting, and a relay " +
+				"may have read it already"},
 			{t.LeftBehind, "out of order: an earlier letter of the key is not among these"},
 		} {
 			if k.keys.Count > 0 {
@@ -238,9 +299,8 @@ func printPreview(w io.Writer, p deadletter.Preview, window time.Duration) error
 		fmt.Fprintf(&b, "%d died longer ago than the sink's duplicate window of %s\n", p.OutsideWindow, window)
 	}
 	if p.Letters > 0 {
-		fmt.Fprintln(&b,
-			"No sink refuses a replayed event as a copy: a subscriber that did receive one before receives it again, under "+
-				"the same event id.")
+		fmt.Fprintln(&b, "No sink refuses a replayed event as a copy: a subscriber that did "+
+			"receive one before receives it again, under the same event id.")
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("print result: %w", err)
@@ -250,16 +310,12 @@ func printPreview(w io.Writer, p deadletter.Preview, window time.Duration) error
 
 // printReplayed says what was done and where to look. Letters that were named and all skipped are a failure.
 func (a *application) printReplayed(form string, sum deadletter.Replayed) error {
-	if form == "json" {
-		if err := printJSON(a.Out, sum); err != nil {
-			return err
-		}
-	} else {
-		if _, err := fmt.Fprintf(a.Out, "replayed %s, skipped %d\n", counted(sum.Letters, "letter"),
-			sum.Skipped); err != nil {
-			return fmt.Errorf("print result: %w", err)
-		}
-		for _, s := range sum.Reasons {
+	err := a.printResult(form, sum, "replayed %s, skipped %d", counted(sum.Letters, "letter"), sum.Skipped)
+	if err != nil {
+		return err
+	}
+	for _, s := range sum.Reasons {
+		if form != "json" {
 			fmt.Fprintf(a.Out, "  %d skipped, first %s: %s\n", s.Count, s.First[0], oneLine(s.Why))
 		}
 	}
@@ -268,7 +324,7 @@ func (a *application) printReplayed(form string, sum deadletter.Replayed) error 
 			continue
 		}
 		look := "outbox events --table " + table
-		if table == outbox.DeliveriesOf("", "").Table {
+		if table == deliveries {
 			look = "outbox sinks, outbox events --table TABLE --to SINK"
 		}
 		fmt.Fprintf(a.Err, "%s of %s due now: see %s, and outbox dlq list for those that die again\n",
@@ -290,12 +346,10 @@ type waker struct {
 func newWaker(ctx context.Context, db app.Database) *waker {
 	w := &waker{}
 	ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
-	n, err := db.Notifier()
-	if err != nil {
-		return w
+	if n, err := db.Notifier(); err == nil {
+		w.notifier = n
+		w.background.Go(func() { _ = n.Run(ctx) }) // it returns nil
 	}
-	w.notifier = n
-	w.background.Go(func() { _ = n.Run(ctx) }) // it returns nil
 	return w
 }
 
