@@ -327,7 +327,8 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 			args    []any
 			indexes []string
 		}{
-			{"claim", s.sql.claim, []any{pgtable.LaneBits(lanes), 1000, []int64{}, []uuid.UUID{}}, []string{undelivered, waiting}},
+			{"claim", s.sql.claim, []any{pgtable.LaneBits(lanes), 1000, []int64{}, []uuid.UUID{}},
+				[]string{undelivered, waiting}},
 			{"claim, pausing", s.sql.claimPausing.claim,
 				[]any{pgtable.LaneBits(lanes), 1000, []int64{}, []uuid.UUID{}, []string{"none%"}, []string{"none"}, "{topic}"},
 				[]string{undelivered, waiting}},
