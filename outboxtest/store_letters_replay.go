@@ -361,6 +361,10 @@ func putsRowsBack(t *testing.T, s *storeSuite) {
 	if sum := replay(t, d, everyLetter); sum.Letters != 0 || !strings.Contains(whys(sum), "was delivered") {
 		t.Errorf("rows that were delivered: %+v", sum)
 	}
+	s.Exec(t, "UPDATE job_dlq SET origin = NULL")
+	if sum := replay(t, d, everyLetter); sum.Letters != 0 || !strings.Contains(whys(sum), "was not kept") {
+		t.Errorf("letters that keep no row: %+v", sum)
+	}
 }
 
 func replaySkips(t *testing.T, s *storeSuite) {
@@ -377,7 +381,7 @@ func replaySkips(t *testing.T, s *storeSuite) {
 		t.Errorf("got %+v, want 1 replayed and 4 skipped", sum)
 	}
 	for _, says := range []string{"is SENT, not DEAD", "no longer in outbox_events", "no table elsewhere", "--layouts",
-		"program that runs the jobs"} {
+		"DeadLettersConfig.Layouts", "program that runs the jobs"} {
 		if !strings.Contains(whys(sum), says) {
 			t.Errorf("%q is missing in: %s", says, whys(sum))
 		}

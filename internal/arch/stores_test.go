@@ -30,20 +30,17 @@ var twins = [][2]string{{onePostgres, oneSQLite}, {tablePostgres, tableSQLite}, 
 // logTables is why SQLite has no file: one writer at a time leaves nothing that commits late, and deletes are cheap.
 const logTables = "SQLite has no log tables"
 
+// logShared is why PostgreSQL has a file here: a log does what is in it as every table does. SQLite's is its store's.
+const logShared = "shared with log tables, which SQLite has not"
+
 // only are the files of one store that its twin has no use for. Whoever knows one store finds his way in the other:
 // the rest have the same names.
 var only = map[string]map[string]string{
 	onePostgres: {
-		"log.go": logTables, "log_era.go": logTables, "log_place.go": logTables, "log_read.go": logTables,
-		"log_retain.go": logTables, "log_settle.go": logTables, "log_snapshot.go": logTables,
-		"sql/log_backlog.sql": logTables, "sql/log_claim.sql": logTables, "sql/log_compact.sql": logTables,
-		"sql/log_dead.sql": logTables, "sql/log_era.sql": logTables, "sql/log_load.sql": logTables,
-		"sql/log_next.sql": logTables, "sql/log_note.sql": logTables, "sql/log_parts.sql": logTables,
-		"sql/log_settle.sql": logTables, "sql/log_truncate.sql": logTables, "sql/log_watch.sql": logTables,
-		"session.go": "a file has no pooler before it", "encoding.go": "SQLite's text has one encoding",
-		"intx.go": "INSERT and COMMIT in one round trip: a file has none", "queue.go": "the same, with a pgx.Batch",
-		"sql/zone.sql": "SQLite's times are UTC",
-		"types.go":     "internal/store/sqlitetable: one statement tells all", "sql/check_nullable.sql": "the same",
+		"encoding.go": "SQLite's text has one encoding",
+		"intx.go":     "INSERT and COMMIT in one round trip: a file has none", "queue.go": "the same, with a pgx.Batch",
+		"sql/zone.sql":            "SQLite's times are UTC",
+		"sql/check_nullable.sql":  "internal/store/sqlitetable: one statement tells all",
 		"sql/session.sql":         "SQLite's connections are set up by their names",
 		"sql/lease_durable.sql":   "every commit of SQLite's is durable",
 		"sql/retention_pages.sql": "SQLite's rows are stored in the order of their positions",
@@ -67,10 +64,14 @@ var only = map[string]map[string]string{
 		"sql/lease_cut.sql":       "the clock is a machine's, and may be set back",
 		"sql/lease_lapsed.sql":    "a transaction elsewhere can make all relays lapse at once",
 		"sql/retention_held.sql":  "the same",
-		"sql/retention_keep.sql":  "rows are archived by a statement of their own",
-		"sql/settle_held.sql":     "a settle is several statements under one lock",
+		"sql/retention_rowid.sql": "a table may have none",
+		"sql/claim_row.sql":       "PostgreSQL's is in internal/store/pgtable, for logs", "sql/settle_owed.sql": "the same",
+		"sql/retention_keep.sql": "rows are archived by a statement of their own",
+		"sql/settle_held.sql":    "a settle is several statements under one lock",
 	},
 	tablePostgres: {
+		"claim.go": logShared, "refusal.go": logShared, "sql/claim_row.sql": logShared, "sql/settle_owed.sql": logShared,
+		"sql/watch_leases.sql":   logShared,
 		"sql/ordered.sql":        "SQLite's lists are always in the order of positions",
 		"sql/found.sql":          "SQLite settles a row with a statement",
 		"sql/write_encoding.sql": "SQLite's text has one encoding",

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,19 +61,6 @@ func lease(t *testing.T, s *store, owner uuid.UUID, ttl time.Duration) []outbox.
 		t.Fatal(err)
 	}
 	return leased.Lanes
-}
-
-// succeed takes the lanes of a relay that has vanished, which a server allows once it has been up for the second of
-// this lease.
-func succeed(t *testing.T, s *store, owner uuid.UUID) (lanes []outbox.Lane) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); len(lanes) != outbox.Lanes; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("got %d lanes of a relay that vanished a minute ago", len(lanes))
-		}
-		lanes = lease(t, s, owner, time.Second)
-	}
-	return lanes
 }
 
 // vanish makes all relays look as if they had died a while ago.
@@ -144,92 +130,6 @@ func TestClaimDecodesEveryColumn(t *testing.T) {
 	}
 }
 
-// FR-005 and FR-007: plain SQL with the seed's own columns is enough to be delivered, in each of the three tables.
-func TestClaimTakesPlainSQLRows(t *testing.T) {
-	t.Parallel()
-	pool := migrated(t)
-	app := query[uuid.UUID](t, pool, "INSERT INTO apps (name, namespace) VALUES ('Acme', 'acme') RETURNING id")
-	run := query[uuid.UUID](t, pool, "INSERT INTO crawl_runs (app_package) VALUES ('com.example') RETURNING id")
-	eventID := uuid.Must(uuid.NewV7())
-	for _, tt := range []struct {
-		layout outbox.Layout
-		insert string
-		args   []any
-		topic  string
-		key    string
-	}{
-		{outbox.OutboxEvents(),
-			`INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload) VALUES (gen_random_uuid(), 'a.b', now(), 'shop', '{}')`, nil, "a.b", ""},
-		{outbox.EventOutbox(),
-			`INSERT INTO event_outbox (id, app_id, event_id, event_type, payload) VALUES (outbox_uuidv7(), $1, $2, 'c.d', '{}')`,
-			[]any{app, eventID}, "c.d", ""},
-		{outbox.CrawlOutbox(), `INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ($1, 'RUN_STARTED', '{}')`,
-			[]any{run}, "RUN_STARTED", run.String()},
-	} {
-		exec(t, pool, tt.insert, tt.args...)
-		s, _, lanes := serving(t, pool, tt.layout)
-		records, err := s.Claim(t.Context(), lanes, everything)
-		if err != nil || len(records) != 1 {
-			t.Fatalf("%s: got %d records, error %v", tt.layout.Table, len(records), err)
-		}
-		r := records[0]
-		if r.Topic != tt.topic || r.AggregateID != tt.key || r.Keyed != (tt.key != "") || r.ID == uuid.Nil ||
-			r.Source == "" || r.WrittenAt.IsZero() {
-			t.Errorf("%s: got %+v", tt.layout.Table, r)
-		}
-		if b, err := s.Backlog(t.Context(), 10); err != nil || b.Count != 1 || b.Oldest <= 0 || b.Oldest > time.Minute {
-			t.Errorf("%s: backlog %+v, error %v", tt.layout.Table, b, err)
-		}
-	}
-}
-
-func TestClaimOrderLimitAndLanes(t *testing.T) {
-	t.Parallel()
-	pool := migrated(t)
-	s, _, lanes := serving(t, pool, outbox.OutboxEvents())
-	writeOrders(t, pool, 3, "a", "b")
-	records, err := s.Claim(t.Context(), lanes, outbox.ClaimLimit{Records: 4, Bytes: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := topicsAndKeys(records),
-		[]string{`a/{"n": 1}`, `b/{"n": 1}`, `a/{"n": 2}`, `b/{"n": 2}`}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	lane := records[1].Lane
-	records, err = s.Claim(t.Context(), []outbox.Lane{{Number: lane}}, everything)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := len(records); got != 3 {
-		t.Errorf("got %d records of the lane of b, want 3", got)
-	}
-}
-
-// A claim asks by state, never by position: a row that commits after later ones were delivered must not be lost.
-func TestClaimSeesLowerPositionThatCommitsLater(t *testing.T) {
-	t.Parallel()
-	pool := migrated(t)
-	s, owner, lanes := serving(t, pool, outbox.OutboxEvents())
-	slow, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := slow.Exec(t.Context(),
-		`INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('slow', now(), 's', '{}')`); err != nil {
-		t.Fatal(err)
-	}
-	writeOrders(t, pool, 1, "fast")
-	deliver(t, s, owner, lanes, 1)
-	if err := slow.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	records, err := s.Claim(t.Context(), lanes, everything)
-	if err != nil || len(records) != 1 || records[0].Topic != "slow" || records[0].Position != 1 {
-		t.Errorf("got %v, error %v, want the row at position 1", records, err)
-	}
-}
-
 // deliver claims, expects want records and settles them as delivered.
 func deliver(t *testing.T, s *store, owner uuid.UUID, lanes []outbox.Lane, want int) {
 	t.Helper()
@@ -243,43 +143,6 @@ func deliver(t *testing.T, s *store, owner uuid.UUID, lanes []outbox.Lane, want 
 	}
 	if got, err := s.Settle(t.Context(), owner, lanes, outcomes); err != nil || got.Delivered != want || got.Lost != 0 {
 		t.Fatalf("settled %+v, error %v", got, err)
-	}
-}
-
-func TestClaimLeavesOutKeysThatWait(t *testing.T) {
-	t.Parallel()
-	pool := migrated(t)
-	s, owner, lanes := serving(t, pool, outbox.OutboxEvents())
-	writeOrders(t, pool, 2, "a", "b")
-	exec(t, pool,
-		`INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('keyless', now(), 's', '{}'), ('keyless', now(), 's', '{}')`)
-	records, err := s.Claim(t.Context(), lanes, everything)
-	if err != nil {
-		t.Fatal(err)
-	}
-	retry := func(i int, in time.Duration) outbox.Outcome {
-		return outbox.Outcome{Record: records[i], State: outbox.Retry, Attempts: 1, RetryIn: in,
-			Failures: []outbox.Failure{{Error: "boom"}}}
-	}
-	// The first of a and the first of the keyless wait.
-	if _, err := s.Settle(t.Context(), owner, lanes,
-		[]outbox.Outcome{retry(0, time.Hour), retry(4, time.Hour)}); err != nil {
-		t.Fatal(err)
-	}
-	left, err := s.Claim(t.Context(), lanes, everything)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := topicsAndKeys(left), []string{`b/{"n": 1}`, `b/{"n": 2}`, `/{}`}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	exec(t, pool, "UPDATE outbox_events SET next_retry_at = now() - interval '1 second' WHERE next_retry_at IS NOT NULL")
-	again, err := s.Claim(t.Context(), lanes, everything)
-	if err != nil || len(again) != 6 {
-		t.Fatalf("once the retry is due: got %d records, error %v, want all 6", len(again), err)
-	}
-	if again[0].Attempts != 1 {
-		t.Errorf("attempts of the retried one: got %d, want 1", again[0].Attempts)
 	}
 }
 
@@ -300,26 +163,6 @@ func TestClaimBoundsBytes(t *testing.T) {
 	tiny, err := s.Claim(t.Context(), lanes, outbox.ClaimLimit{Records: 1000, Bytes: 10})
 	if err != nil || len(tiny) != 1 {
 		t.Errorf("got %d records, error %v; a record above the limit must come alone, or it never would", len(tiny), err)
-	}
-}
-
-func TestClaimMarksDefectiveDestinations(t *testing.T) {
-	t.Parallel()
-	pool := migrated(t)
-	s, _, lanes := serving(t, pool, outbox.OutboxEvents())
-	for _, d := range []string{`{"a": 1}`, `"a"`, `[1]`, `[""]`, `["ok"]`, `[]`} {
-		exec(t, pool,
-			`INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ($1::text, now(), 's', '{}')`, d)
-		exec(t, pool, `UPDATE outbox_events SET destination_topics = $1::text::jsonb WHERE event_topic = $1::text`, d)
-	}
-	records, err := s.Claim(t.Context(), lanes, everything)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range records {
-		if defective := r.Topic != `["ok"]` && r.Topic != `[]`; defective != (r.Defect != "") {
-			t.Errorf("destinations %s: defect %q", r.Topic, r.Defect)
-		}
 	}
 }
 
@@ -389,46 +232,5 @@ func TestOpenRefusesWhatItCannotServe(t *testing.T) {
 	if _, err := openTable(t.Context(), pool, outbox.CrawlOutbox()); err == nil ||
 		!strings.Contains(err.Error(), "outbox migrate up --set core") {
 		t.Errorf("without lanes: got error %v", err)
-	}
-}
-
-// The lane is the key's, whichever row and whatever is beside it; tenants and types are kept apart, and so are keys
-// whose parts run together the same way. Rows without a key spread over the lanes by their id.
-func TestClaimLanesAndKeys(t *testing.T) {
-	t.Parallel()
-	pool := migrated(t)
-	s, _, lanes := serving(t, pool, outbox.OutboxEvents())
-	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, tenant_id, aggregate_type, aggregate_id) VALUES
-		('same', now(), 's', '1', 't', 'Order', '42'), ('same', now(), 'other', '2', 't', 'Order', '42'),
-		('tenant', now(), 's', '1', 'u', 'Order', '42'), ('type', now(), 's', '1', 't', 'Invoice', '42'), ('no type', now(), 's', '1', 't', NULL, '42'),
-		('run together', now(), 's', '1', 'ab', 'c', 'd'), ('run together', now(), 's', '1', 'a', 'bc', 'd')`)
-	exec(t, pool,
-		`INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) SELECT 'keyless', now(), 's', '1' FROM generate_series(1, 640)`)
-	records, err := s.Claim(t.Context(), lanes, everything)
-	if err != nil || len(records) != 647 {
-		t.Fatalf("got %d records, error %v", len(records), err)
-	}
-	if records[0].OrderKey != records[1].OrderKey || records[0].Lane != records[1].Lane {
-		t.Error("two events of one key have two keys")
-	}
-	keys := map[int64]string{}
-	for _, r := range records[1:7] {
-		if other, ok := keys[r.OrderKey]; ok || !r.Keyed {
-			t.Errorf("%s has the key of %q (keyed %t)", r.Topic, other, r.Keyed)
-		}
-		keys[r.OrderKey] = r.Topic
-		if r.Lane != int16(r.OrderKey&63) {
-			t.Errorf("%s: lane %d of key %d", r.Topic, r.Lane, r.OrderKey)
-		}
-	}
-	used := map[int16]bool{}
-	for _, r := range records[7:] {
-		if r.Keyed || r.Lane < 0 || r.Lane > 63 {
-			t.Fatalf("an event without a key: keyed %t, lane %d", r.Keyed, r.Lane)
-		}
-		used[r.Lane] = true
-	}
-	if len(used) < 60 {
-		t.Errorf("640 events without a key use %d of 64 lanes", len(used))
 	}
 }

@@ -25,74 +25,6 @@ func owners(n int) []uuid.UUID {
 	return ids
 }
 
-func TestLeaseLifecycle(t *testing.T) {
-	t.Parallel()
-	pool := migrated(t)
-	s, first, lanes := serving(t, pool, outbox.OutboxEvents())
-	second := uuid.New()
-	lease := func(owner uuid.UUID, ttl time.Duration, want, share int) []outbox.Lane {
-		t.Helper()
-		got, err := s.Lease(t.Context(), outbox.LeaseRequest{Owner: owner, Name: "test", TTL: ttl})
-		if err != nil || len(got.Lanes) != want || got.Share != share || got.Remaining <= 0 || got.Remaining > ttl {
-			t.Fatalf("got %d lanes of a share of %d for %s, error %v, want %d of %d", len(got.Lanes), got.Share, got.Remaining,
-				err, want, share)
-		}
-		return got.Lanes
-	}
-	lease(second, time.Minute, 0, 32) // held by the first, which is alive
-	if renewed := lease(first, time.Minute, outbox.Lanes, 32); renewed[0] != lanes[0] {
-		t.Errorf("a renewal changed the lane: %v, before %v", renewed[0], lanes[0])
-	}
-	if err := s.Release(t.Context(), first, lanes[24:]); err != nil {
-		t.Fatal(err)
-	}
-	taken := lease(second, time.Minute, 32, 32) // of 40 free ones
-	for i, l := range taken {
-		if before := lanes[24+i]; l.Number != before.Number || l.Epoch != before.Epoch+1 || l.Crashes != 0 {
-			t.Errorf("lane %+v, was %+v: the epoch must rise by one", l, before)
-		}
-	}
-	lease(first, time.Minute, 32, 32)
-	// Releasing under an epoch that has passed does nothing.
-	if err := s.Release(t.Context(), first, lanes[24:56]); err != nil {
-		t.Fatal(err)
-	}
-	if n := query[int](t, pool, "SELECT count(*) FROM outbox_lanes WHERE owner = $1", second); n != 32 {
-		t.Errorf("second holds %d lanes, want 32", n)
-	}
-	// One leaves: the other may take everything at once.
-	if err := s.Leave(t.Context(), second); err != nil {
-		t.Fatal(err)
-	}
-	lease(first, time.Minute, outbox.Lanes, outbox.Lanes)
-}
-
-// A relay that is leaving keeps its lanes, renewed, takes none, and is not reckoned with by the others.
-func TestLeaseOfARelayThatIsLeaving(t *testing.T) {
-	t.Parallel()
-	pool := migrated(t)
-	s, first, lanes := serving(t, pool, outbox.OutboxEvents())
-	second := uuid.New()
-	lease := func(owner uuid.UUID, leaving bool, want, share int) {
-		t.Helper()
-		got, err := s.Lease(t.Context(), outbox.LeaseRequest{Owner: owner, Name: "test", TTL: time.Hour, Leaving: leaving})
-		if err != nil || len(got.Lanes) != want || got.Share != share || got.Remaining < 59*time.Minute {
-			t.Fatalf("got %d lanes of a share of %d for %s, error %v, want %d of %d", len(got.Lanes), got.Share, got.Remaining,
-				err, want, share)
-		}
-	}
-	lease(first, true, outbox.Lanes, 0)
-	if err := s.Release(t.Context(), first, lanes[10:]); err != nil {
-		t.Fatal(err)
-	}
-	lease(first, true, 10, 0)
-	lease(second, false, outbox.Lanes-10, outbox.Lanes)
-	if err := s.Leave(t.Context(), first); err != nil {
-		t.Fatal(err)
-	}
-	lease(second, false, outbox.Lanes, outbox.Lanes)
-}
-
 // Where the server's clock was set back, a lease that was taken before would last for as long.
 func TestLeaseAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
@@ -183,48 +115,6 @@ func TestLeaseWritesOnlyWhatIsDue(t *testing.T) {
 	}
 	if taken := lease(t, s, other, time.Minute); len(taken) > 0 {
 		t.Errorf("another relay took %d lanes of one that is leaving and has not given them up", len(taken))
-	}
-}
-
-// A lane taken over from a relay that vanished counts a crash, one that was given up does not; a mark replaces the
-// count, if the lane is still held.
-func TestLeaseCountsCrashes(t *testing.T) {
-	t.Parallel()
-	pool := migrated(t)
-	s, owner, _ := serving(t, pool, outbox.OutboxEvents())
-	for crashes := 1; crashes <= 3; crashes++ {
-		vanish(t, pool)
-		owner = uuid.New()
-		for _, l := range succeed(t, s, owner) {
-			if l.Crashes != crashes {
-				t.Fatalf("lane %d: %d crashes, want %d", l.Number, l.Crashes, crashes)
-			}
-		}
-	}
-	lanes := lease(t, s, owner, time.Minute)
-	event := uuid.New()
-	lanes[5].Crashes, lanes[5].Trial = 2, outbox.Trial{Size: 1, Event: event}
-	stale := lanes[6]
-	stale.Epoch--
-	stale.Crashes = 0
-	if err := s.Mark(t.Context(), owner, []outbox.Lane{lanes[5], stale}); err != nil {
-		t.Fatal(err)
-	}
-	vanish(t, pool)
-	owner = uuid.New()
-	next := succeed(t, s, owner)
-	if got := next[5]; got.Crashes != 3 || got.Trial != lanes[5].Trial {
-		t.Errorf("lane 5 after a mark and another crash: %+v", got)
-	}
-	if got := next[6]; got.Crashes != 4 || got.Trial.Size != 0 {
-		t.Errorf("lane 6: a mark under an epoch that has passed counted: %+v", got)
-	}
-	// Who gives a lane up has survived what it tried there.
-	if err := s.Release(t.Context(), owner, next[5:6]); err != nil {
-		t.Fatal(err)
-	}
-	if got := lease(t, s, owner, time.Minute)[5]; got.Crashes != 3 || got.Trial != (outbox.Trial{}) {
-		t.Errorf("lane 5 after a polite hand-over: %+v", got)
 	}
 }
 
@@ -327,7 +217,8 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 			args    []any
 			indexes []string
 		}{
-			{"claim", s.sql.claim, []any{pgtable.LaneBits(lanes), 1000, []int64{}, []uuid.UUID{}}, []string{undelivered, waiting}},
+			{"claim", s.sql.claim, []any{pgtable.LaneBits(lanes), 1000, []int64{}, []uuid.UUID{}},
+				[]string{undelivered, waiting}},
 			{"claim, pausing", s.sql.claimPausing.claim,
 				[]any{pgtable.LaneBits(lanes), 1000, []int64{}, []uuid.UUID{}, []string{"none%"}, []string{"none"}, "{topic}"},
 				[]string{undelivered, waiting}},

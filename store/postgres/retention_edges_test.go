@@ -118,29 +118,6 @@ func TestRetentionOfRowsWithoutATimeOfDelivery(t *testing.T) {
 	}
 }
 
-// An event that arrived at one destination by a replay and has a letter for another stays until that one is replayed or
-// discarded: only its row can be put back.
-func TestRetentionLeavesWhatALetterNeeds(t *testing.T) {
-	t.Parallel()
-	o := newOld(t, "outbox_events", 0)
-	o.exec(`INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, destination_topics, status, generation, created_at, processed_at)
-		SELECT 't', now(), 'bc', '{}', '["a", "b"]', 'SENT', g, now() - interval '9 days', now() - interval '8 days' FROM unnest(ARRAY[0, 1, 1]) g`)
-	o.exec(`INSERT INTO job_dlq (source, original_job_id, app_id, type, payload, error_reason, attempts, error_history, destination, outbox_table, replayed_at)
-		SELECT 'event', e.id, a.id, 't', '{}', 'DeliveryFailed', 5, '[]', d, 'outbox_events', CASE WHEN d = 'a' THEN now() END
-		  FROM (SELECT id FROM outbox_events WHERE generation = 1 ORDER BY position LIMIT 1) e, apps a, unnest(ARRAY['a', 'b']) d`)
-	k := o.keeper(o.store(), retention.Config{})
-	for _, want := range []struct{ removed, left int }{{2, 1}, {0, 1}} {
-		if report, err := k.Purge(t.Context(), 0, nil); err != nil || report.Rows != int64(want.removed) ||
-			len(o.rows("true")) != want.left {
-			t.Errorf("got %+v, error %v, %d rows left, want %+v", report, err, len(o.rows("true")), want)
-		}
-	}
-	o.exec("UPDATE job_dlq SET discarded_at = now() WHERE destination = 'b'")
-	if report, err := k.Purge(t.Context(), 0, nil); err != nil || report.Rows != 1 {
-		t.Errorf("got %+v, error %v after the letter was discarded, want the row", report, err)
-	}
-}
-
 // takeAll is a sink that takes everything.
 type takeAll struct{}
 

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -11,49 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/store/errortext"
 	"github.com/outboxrelay/outbox/internal/store/eventrow"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
 )
-
-func TestSettleRetryKeepsTheStory(t *testing.T) {
-	t.Parallel()
-	pool := migrated(t)
-	s, owner, lanes := serving(t, pool, outbox.OutboxEvents())
-	writeOrders(t, pool, 1, "a")
-	for attempt := 1; attempt <= 2; attempt++ {
-		records, err := s.Claim(t.Context(), lanes, everything)
-		if err != nil || len(records) != 1 {
-			t.Fatalf("attempt %d: claimed %d, error %v", attempt, len(records), err)
-		}
-		got, err := s.Settle(t.Context(), owner, lanes,
-			[]outbox.Outcome{{Record: records[0], State: outbox.Retry, Attempts: attempt, RetryIn: 0,
-				DeliveredTo: []string{"x"},
-				Failures:    []outbox.Failure{{Destination: "y", Error: "bad\x00 \xff" + strings.Repeat("e", 3000)}}}})
-		if err != nil || got.Retried != 1 {
-			t.Fatalf("settled %+v, error %v", got, err)
-		}
-	}
-	var status, message, history, servedTo string
-	var count int
-	if err := pool.QueryRow(t.Context(),
-		"SELECT status, retry_count, error_message, error_history::text, delivered_to::text FROM outbox_events").
-		Scan(&status, &count, &message, &history, &servedTo); err != nil {
-		t.Fatal(err)
-	}
-	if status != "FAILED" || count != 2 || !strings.HasPrefix(message, "bad ?eee") ||
-		len(message) != errortext.MaxBytes-1 && len(message) != errortext.MaxBytes || servedTo != `["x"]` {
-		t.Errorf("row: %s %d %q (%d bytes) %s", status, count, message[:20], len(message), servedTo)
-	}
-	var entries []struct {
-		Error     string    `json:"error"`
-		Timestamp time.Time `json:"timestamp"`
-	}
-	if err := json.Unmarshal([]byte(history), &entries); err != nil || len(entries) != 2 ||
-		entries[1].Timestamp.Before(entries[0].Timestamp) {
-		t.Errorf("history %s: %v", history, err)
-	}
-}
 
 // What a dead record becomes: outbox_events and event_outbox mark it, crawl_outbox lets it go (its log keeps it), and
 // each has a dead letter of the same transaction (docs/seeds.md#05-01).
@@ -115,49 +74,6 @@ func TestSettleDeadWritesLetters(t *testing.T) {
 			t.Errorf("%s: a dead record was claimed again (error %v)", tt.layout.Table, err)
 		}
 	}
-}
-
-// A process that was paused and wakes after another took its lanes must change nothing.
-func TestSettleOfZombieChangesNothing(t *testing.T) {
-	t.Parallel()
-	pool := migrated(t)
-	s, zombie, old := serving(t, pool, outbox.OutboxEvents())
-	writeOrders(t, pool, 1, "a", "b", "c")
-	records, err := s.Claim(t.Context(), old, everything)
-	if err != nil {
-		t.Fatal(err)
-	}
-	vanish(t, pool)
-	successor := uuid.New()
-	held := succeed(t, s, successor)
-	if len(held) != outbox.Lanes || held[0].Epoch != old[0].Epoch+1 {
-		t.Fatalf("successor got %d lanes, epoch %d after %d", len(held), held[0].Epoch, old[0].Epoch)
-	}
-	failure := []outbox.Failure{{Error: "boom", Reason: outbox.ReasonDeliveryFailed}}
-	got, err := s.Settle(t.Context(), zombie, old, []outbox.Outcome{
-		{Record: records[0], State: outbox.Delivered},
-		{Record: records[1], State: outbox.Retry, Attempts: 1, Failures: failure},
-		{Record: records[2], State: outbox.Dead, Attempts: 1, Failures: failure},
-	})
-	if err != nil || got != (outbox.Settled{Lost: 3}) {
-		t.Errorf("zombie settled %+v, error %v, want three lost", got, err)
-	}
-	if n := query[int](t, pool, "SELECT count(*) FROM outbox_events WHERE status = 'NEW' AND retry_count = 0"); n != 3 {
-		t.Errorf("%d rows untouched, want 3", n)
-	}
-	if n := query[int](t, pool, "SELECT count(*) FROM job_dlq"); n != 0 {
-		t.Errorf("%d dead letters, want 0", n)
-	}
-	// The right owner at a former epoch is a zombie as well.
-	stale := []outbox.Lane{}
-	for _, l := range held {
-		stale = append(stale, outbox.Lane{Number: l.Number, Epoch: l.Epoch - 1})
-	}
-	if got, err := s.Settle(t.Context(), successor, stale,
-		[]outbox.Outcome{{Record: records[0], State: outbox.Delivered}}); err != nil || got.Lost != 1 {
-		t.Errorf("former epoch settled %+v, error %v", got, err)
-	}
-	deliver(t, s, successor, held, 3)
 }
 
 // After a failover to a lagging standby, new rows take positions that were claimed before: such a row must not be

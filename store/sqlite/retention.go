@@ -59,7 +59,7 @@ func (a aging) Compiles(ctx context.Context, statement string) error {
 
 // Removes implements retention.Dialect.
 func (aging) Removes() []string {
-	return []string{"retention_walk", "retention_keep", "retention_remove"}
+	return []string{"retention_rowid", "retention_keep", "retention_remove"}
 }
 
 // Sweep implements retention.Dialect: a walk in the order of the rowid, which a table may lack.

@@ -23,8 +23,8 @@ func QuoteTable(name string) string { return pgx.Identifier(strings.Split(name, 
 // QuoteColumn quotes a column's name.
 func QuoteColumn(name string) string { return pgx.Identifier{name}.Sanitize() }
 
-// Written is the layout of a table that a Writer writes into. It is that of outbox_events, or of outbox_log where this is
-// its name, in whichever schema.
+// Written is the layout of a table that a Writer writes into. It is that of outbox_events, or of
+// outbox_log where this is its name, in whichever schema.
 func Written(table string) outbox.Layout {
 	layout := outbox.OutboxEvents()
 	if log := outbox.OutboxLog(); table == log.Table || strings.HasSuffix(table, "."+log.Table) {

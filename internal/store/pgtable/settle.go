@@ -87,7 +87,7 @@ type Debts struct {
 // Add adds a delivered outcome.
 func (d *Debts) Add(o *outbox.Outcome) {
 	r := o.Record
-	d.Add(o)
+	d.Rows.Add(o)
 	d.lanes = append(d.lanes, r.Lane)
 	var key *string
 	var orderKey *int64

@@ -1,9 +1,9 @@
 // Package pooler finds out whether a connection leads to PostgreSQL itself or to a pooler that lends a server's
 // session for a transaction. Its Sessions are a pool whose statements have their settings either way.
 //
-// It guarantees that asking changes nothing of a session, and that no session behind a pooler keeps settings. It does
-// not guarantee to tell a pooler in session mode from one in transaction mode: what works behind the second works behind
-// the first. Tested with PgBouncer 1.18.
+// It guarantees that asking changes nothing of a session, and that no session behind a pooler keeps
+// settings. It does not guarantee to tell a pooler in session mode from one in transaction mode: what
+// works behind the second works behind the first. Tested with PgBouncer 1.18.
 package pooler
 
 import (

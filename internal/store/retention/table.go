@@ -15,7 +15,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
-// Dialect is a database whose tables grow old. Its Statements are retention_lease, _release, _walk and those of Removes.
+// Dialect is a database whose tables grow old. Its Statements are retention_lease, _release, _walk and
+// those of Removes.
 type Dialect interface {
 	cold.Database
 	// Reads runs statements that only read.

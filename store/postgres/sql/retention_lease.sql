@@ -1,6 +1,6 @@
--- retention: takes a table's maintenance, or keeps it. Least is how long ago the last run must
--- have begun. No row: somebody else has it, or has just had it. Locks the row;
--- clock_timestamp, because now() would be from before the wait for it.
+-- retention: takes a table's maintenance, or keeps it. Least is how long ago the last run must have
+-- begun. No row: somebody else has it, or has just had it. Locks the row; clock_timestamp, because
+-- now() would be from before the wait for it.
 -- Index: the primary key.
 INSERT INTO outbox_maintenance AS m (table_name, owner, expires_at, ran_at)
 VALUES ({{arg .Name}}, {{arg .Owner}}, clock_timestamp() + {{arg .TTL}}::bigint * interval '1 microsecond', clock_timestamp())

@@ -1,5 +1,5 @@
--- retention: removes rows that were found, if they are still due and the caller holds the table's maintenance. Places are
--- tids, and parts tableoids. Locks the rows. Returns how many.
+-- retention: removes rows that were found, if they are still due and the caller holds the table's
+-- maintenance. Places are tids, and parts tableoids. Locks the rows. Returns how many.
 -- A row that cannot be stored fails the statement: it would be gone.
 -- By place, so without an index; by id as well, because after a vacuum another row may stand there.
 WITH gone AS (

@@ -1,6 +1,6 @@
--- retention: a page of rows in the order in which they usually grow old, with whether each is due, and whether it was
--- written so long ago that it can be. After is the last place of the page
--- before, or NULL. Locks nothing.
+-- retention: a page of rows in the order in which they usually grow old, with whether each is due, and
+-- whether it was written so long ago that it can be. After is the last place of the page before, or
+-- NULL. Locks nothing.
 -- The page is cut before it is filtered, so that a statement never reads more than the limit, whatever stands in front
 -- of what is due.
 -- Index: the b-tree of that order, which is there for another purpose. An index of delivery times of our own would be

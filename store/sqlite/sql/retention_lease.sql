@@ -1,7 +1,7 @@
--- retention: takes a table's maintenance, or keeps it. No row: somebody else has it, or has just had it. In a write transaction, in which now is
--- read. Index: the primary key.
--- No lease reaches Farthest. One beyond it, and a run that has yet to begin, were written before the clock was
--- set back: they would keep everybody out until the old time comes again.
+-- retention: takes a table's maintenance, or keeps it. No row: somebody else has it, or has just had
+-- it. In a write transaction, in which now is read. Index: the primary key.
+-- No lease reaches Farthest. One beyond it, and a run that has yet to begin, were written before the
+-- clock was set back: they would keep everybody out until the old time comes again.
 INSERT INTO outbox_maintenance AS m (table_name, owner, expires_at, ran_at) VALUES ({{arg .Name}}, {{arg .Owner}}, {{arg .Ends}}, {{arg .Now}})
 ON CONFLICT (table_name) DO UPDATE
    SET owner      = excluded.owner,

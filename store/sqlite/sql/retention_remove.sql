@@ -1,7 +1,6 @@
--- retention: removes rows that were found, if they are still due. Positions, and
--- of letters ids, are a JSON array.
--- In a write transaction in which the caller holds the table's maintenance. Index: the position's, or job_dlq's primary
--- key.
+-- retention: removes rows that were found, if they are still due. Positions, and of letters ids, are a
+-- JSON array. In a write transaction in which the caller holds the table's maintenance. Index: the
+-- position's, or job_dlq's primary key.
 DELETE FROM {{.Table}} AS e WHERE {{template "found_rows" .}}
 
 {{- define "found_rows"}}e.{{or .Position .ID}} IN (SELECT value FROM json_each({{arg .Places}})) AND {{template "removable" .}}{{end}}

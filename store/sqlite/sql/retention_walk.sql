@@ -1,6 +1,6 @@
--- retention: a page of rows in the order in which they grow old (.Sweep: in which they are stored), with whether each
--- is due, and whether it was written so long ago that it can be. After is the last place of the page
--- before, or NULL. Locks nothing.
+-- retention: a page of rows in the order in which they grow old (.Sweep: in which they are stored),
+-- with whether each is due, and whether it was written so long ago that it can be. After is the last
+-- place of the page before, or NULL. Locks nothing.
 -- The page is cut before it is filtered, so that a statement never reads more than the limit, whatever stands in front
 -- of what is due.
 -- Index: the position's, which is the rowid of our tables; job_dlq_replayed for letters; the rowid for a sweep.

@@ -243,7 +243,7 @@ func (l *Store) advance(c *batch) (moved bool) {
 	return moved
 }
 
-// noteArgs are $5 and the following of log_settle.sql.
+// noteArgs are $5 and the following of settle.sql.
 func noteArgs(lanes int64, to *progress) []any {
 	if to == nil {
 		to = origin() // of no lane

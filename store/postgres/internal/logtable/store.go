@@ -1,6 +1,7 @@
-// Package logtable serves outbox tables in PostgreSQL whose rows are only inserted (docs/adr/0035). What is delivered is
-// known by positions, one a lane, which are written into outbox_log_positions. A row that a sink does not take is copied
-// into outbox_deliveries, and a dead one into job_dlq, before a position passes it.
+// Package logtable serves outbox tables in PostgreSQL whose rows are only inserted (docs/adr/0035).
+// What is delivered is known by positions, one a lane, which are written into outbox_log_positions. A
+// row that a sink does not take is copied into outbox_deliveries, and a dead one into job_dlq, before a
+// position passes it.
 //
 //	claim:   place ──► rows behind its position, and late ones in front of it that its snapshot did not see
 //	settle:  rows done ──► the place after the last one that is ──► noted, in the settle's transaction
@@ -47,8 +48,8 @@ type Table struct {
 	Whole func(ctx context.Context, err error) error
 }
 
-// Store is an outbox table whose rows are only inserted. It knows how far its lanes have come. It is safe for concurrent
-// use by workers of different lanes.
+// Store is an outbox table whose rows are only inserted. It knows how far its lanes have come. It is
+// safe for concurrent use by workers of different lanes.
 type Store struct {
 	Table
 	rows pgtable.Reader
