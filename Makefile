@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help deps servers quick test test-database race suite lint vuln build bench bench-peers bench-quick bench-report bench-seeds orms migrators readers fuzz chaos soak snapshot snapshot-log
+.PHONY: help deps servers quick test test-database race suite lint vuln build bench bench-peers bench-quick bench-report orms migrators readers fuzz chaos soak snapshot snapshot-log
 
 FUZZTIME ?= 20s
 
@@ -98,9 +98,6 @@ bench-quick: servers ## the same in less than three minutes, printed only: it sh
 
 bench-report: ## docs/benchmarks.md and its plots from bench/results, and whether they are what those say
 	cd bench && go run . report && go test .
-
-bench-seeds: servers ## the seeds' own queries, each beside the limit its seed sets
-	cd bench && go run . seeds
 
 # Not a step of .ci/run: a module of its own, whose generator alone takes minutes to compile the first time.
 orms: servers ## GORM, ent, sqlx, bun and sqlc write events in their transactions, on a real server (examples/orm)

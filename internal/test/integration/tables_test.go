@@ -167,7 +167,7 @@ func TestSIGTERMFinishesTheBatch(t *testing.T) {
 	}
 }
 
-// Bounded memory: the relay's peak stays far below the backlog's size, here 336 MB of payload. (bench/drain.go
+// Bounded memory: the relay's peak stays far below the backlog's size, here 336 MB of payload. (bench flat
 // has the backlog of 1,000,000 rows.)
 func TestMemoryIsBoundedWithALargeBacklog(t *testing.T) {
 	t.Parallel()
