@@ -30,12 +30,15 @@ func flat(ctx context.Context, s *servers, o options, found *figures) error {
 	relay := relaying("outbox_events, mark, ADR-004's indexes", "", outboxTables[0], adr)
 	many := relay
 	many.delivered = o.delivered
+	least := bare("bare loop, mark", outboxTables[0])
 	first := fmt.Sprintf("backlog of %d, empty table", o.rows)
+	large := fmt.Sprintf("backlog of %d, empty table", o.backlog)
+	beside := fmt.Sprintf("backlog of %d, %d delivered rows in the table", o.rows, o.delivered)
 	tasks := []task{
 		s.draining(relay, o.rows).called(first, first),
-		s.draining(relay, o.backlog).called(fmt.Sprintf("backlog of %d, empty table", o.backlog), first),
-		s.draining(bare("bare loop, mark", outboxTables[0]), o.backlog).called("the same, bare loop with the least SQL", first),
-		s.draining(many, o.rows).called(fmt.Sprintf("backlog of %d, %d delivered rows in the table", o.rows, o.delivered), first),
+		s.draining(relay, o.backlog).called(large, first),
+		s.draining(least, o.backlog).called("the same, bare loop with the least SQL", first),
+		s.draining(many, o.rows).called(beside, first),
 	}
 	return found.measure(ctx, o, tasks)
 }

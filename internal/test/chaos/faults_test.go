@@ -85,8 +85,8 @@ func line(t *testing.T, name string, struck int, began time.Time, about string, 
 	if struck == 0 {
 		t.Error("the fault never struck")
 	}
-	fmt.Printf("%-28s struck %4d  %s  (%.0f s)%s\n", name, struck, fmt.Sprintf(about, args...), time.Since(began).Seconds(),
-		map[bool]string{true: "  FAILED"}[t.Failed()])
+	fmt.Printf("%-28s struck %4d  %s  (%.0f s)%s\n", name, struck, fmt.Sprintf(about, args...),
+		time.Since(began).Seconds(), map[bool]string{true: "  FAILED"}[t.Failed()])
 }
 
 // TestChaos runs the table. Each fault is struck while producers write; then it is healed, and everything must drain

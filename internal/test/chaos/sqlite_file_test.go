@@ -201,7 +201,8 @@ func (f *file) finish(name string, struck int) {
 	if *long && strings.Contains(name, "kills") && unknown == 0 {
 		t.Error("no kill fell between COMMIT and its answer")
 	}
-	line(t, name, struck, f.began, "%s  drained in %.2f s%s%s", counts(report, report.Duplicated, unknown), recovery.Seconds(),
+	line(t, name, struck, f.began, "%s  drained in %.2f s%s%s",
+		counts(report, report.Duplicated, unknown), recovery.Seconds(),
 		map[bool]string{true: fmt.Sprintf("  published again after a kill %d", f.again)}[f.again > 0], f.note)
 }
 
