@@ -75,8 +75,8 @@ func newWorld(t *testing.T, f fault) *world {
 			_ = server.Stop()
 		})
 		w.pg, url = server, server.TCPURL("postgres")
+		must(t, pgmigrations.Up(t.Context(), url, pgmigrations.Sets...))
 	}
-	must(t, pgmigrations.Up(t.Context(), url, pgmigrations.Sets...))
 	w.connect(url)
 	w.exec(aggregates)
 	w.relayDatabase = url

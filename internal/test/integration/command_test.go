@@ -31,11 +31,24 @@ func (c *command) main(ctx context.Context, stdin string, out, errs io.Writer, a
 // run runs it to its end, which must be with that exit code, and returns what it printed and said.
 func (c *command) run(want int, stdin string, args ...string) string {
 	c.t.Helper()
+	out, errs := c.both(want, stdin, args...)
+	return out + errs
+}
+
+// prints is what it prints, with exit code 0.
+func (c *command) prints(stdin string, args ...string) string {
+	c.t.Helper()
+	out, _ := c.both(0, stdin, args...)
+	return out
+}
+
+func (c *command) both(want int, stdin string, args ...string) (printed, saying string) {
+	c.t.Helper()
 	var out, errs said
 	if code := c.main(c.t.Context(), stdin, &out, &errs, args...); code != want {
 		c.t.Fatalf("outbox %s: exit code %d, want %d\n%s%s", strings.Join(args, " "), code, want, &out, &errs)
 	}
-	return out.String() + errs.String()
+	return out.String(), errs.String()
 }
 
 // start runs it until stop is called, or the test ends. It must end well.

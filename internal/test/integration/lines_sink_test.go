@@ -58,7 +58,6 @@ func TestSinkOfADriver(t *testing.T) {
 	file := func(name string) string { return filepath.Join(dir, name) }
 	c := &command{t: t, environ: []string{"OUTBOX_DATABASE_URL=sqlite:" + file("outbox.db")},
 		drivers: []sink.Driver{linesDriver()}}
-	ok := func(stdin string, args ...string) string { t.Helper(); return c.run(0, stdin, args...) }
 	wants := func(what, text string, parts ...string) {
 		t.Helper()
 		for _, part := range parts {
@@ -67,12 +66,12 @@ func TestSinkOfADriver(t *testing.T) {
 			}
 		}
 	}
-	ok("", "migrate", "up")
+	c.prints("", "migrate", "up")
 	sinks := []string{"--sink", "lines:" + file("all.jsonl"), "--sink", "audit=lines:" + file("audit.jsonl"), "--routes",
 		"event_outbox=audit"}
-	wants("config print", ok("", append([]string{"config", "print"}, sinks...)...), "audit=lines:"+file("audit.jsonl"),
+	wants("config print", c.prints("", append([]string{"config", "print"}, sinks...)...), "audit=lines:"+file("audit.jsonl"),
 		"default=lines:"+file("all.jsonl"), "event_outbox=audit")
-	wants("help", ok("", "relay", "--help"), "lines:FILE appends to a file")
+	wants("help", c.prints("", "relay", "--help"), "lines:FILE appends to a file")
 
 	stop := c.start(append([]string{"relay", "--listen", "127.0.0.1:0"}, sinks...)...)
 	c.until(func() bool { return strings.Contains(c.log.String(), `"relaying"`) })
@@ -95,7 +94,7 @@ func TestSinkOfADriver(t *testing.T) {
 		t.Errorf("got %+v", report)
 	}
 
-	id := strings.TrimSpace(ok(`{"total": 12}`, "write", "--topic", "order.placed", "--key", "42"))
+	id := strings.TrimSpace(c.prints(`{"total": 12}`, "write", "--topic", "order.placed", "--key", "42"))
 	c.until(func() bool {
 		text, err := os.ReadFile(file("all.jsonl"))
 		return err == nil && strings.Contains(string(text), `"id":"`+id+`"`) && bytes.HasSuffix(text, []byte("\n"))

@@ -52,30 +52,21 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	return newWorldIn(t, migrated(t))
+	w := &world{url: migrated(t), redis: testenv.RedisServer(t)}
+	var err error
+	w.pool, err = pgxpool.New(t.Context(), w.url)
+	noError(t, err)
+	t.Cleanup(w.pool.Close)
+	w.subscriber = subscribe(t, w.redis)
+	return w
 }
 
 // migrated is a new database with all tables.
 func migrated(t *testing.T) string {
 	t.Helper()
-	return testenv.Prepared(t, "all",
-		func(ctx context.Context, url string) error {
-			return pgmigrations.Up(ctx, url, "core", "events", "crawl")
-		})
-}
-
-// newWorldIn is newWorld in a database that exists.
-func newWorldIn(t *testing.T, url string) *world {
-	t.Helper()
-	w := &world{url: url, redis: testenv.RedisServer(t)}
-	noError(t, pgmigrations.Up(t.Context(), w.url, pgmigrations.Sets...))
-	var err error
-	if w.pool, err = pgxpool.New(t.Context(), w.url); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.pool.Close)
-	w.subscriber = subscribe(t, w.redis)
-	return w
+	return testenv.Prepared(t, "all", func(ctx context.Context, url string) error {
+		return pgmigrations.Up(ctx, url, pgmigrations.Sets...)
+	})
 }
 
 // relay starts the relay as a process of its own.
