@@ -193,7 +193,8 @@ func (w *world) finish(name string, struck int) {
 // counts is what was found about the events of a world.
 func counts(r outboxtest.Report, copies outboxtest.Finding, unknown int) string {
 	return fmt.Sprintf("acknowledged %6d  unknown %4d  received %6d  dead %3d  lost %d  invented %d  "+
-		"duplicated %d  out of order %d", r.Acknowledged, unknown, r.Received, r.Dead, r.Lost.Count, r.Invented.Count, copies.Count, r.OutOfOrder.Count)
+		"duplicated %d  out of order %d", r.Acknowledged, unknown, r.Received, r.Dead, r.Lost.Count,
+		r.Invented.Count, copies.Count, r.OutOfOrder.Count)
 }
 
 // slowest is the longest that an acknowledged event took.

@@ -69,7 +69,8 @@ func TestSinkOfADriver(t *testing.T) {
 	c.prints("", "migrate", "up")
 	sinks := []string{"--sink", "lines:" + file("all.jsonl"), "--sink", "audit=lines:" + file("audit.jsonl"), "--routes",
 		"event_outbox=audit"}
-	wants("config print", c.prints("", append([]string{"config", "print"}, sinks...)...), "audit=lines:"+file("audit.jsonl"),
+	wants("config print", c.prints("", append([]string{"config", "print"}, sinks...)...),
+		"audit=lines:"+file("audit.jsonl"),
 		"default=lines:"+file("all.jsonl"), "event_outbox=audit")
 	wants("help", c.prints("", "relay", "--help"), "lines:FILE appends to a file")
 
