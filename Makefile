@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help deps servers quick test test-database race suite lint vuln build bench bench-peers bench-quick bench-report bench-seeds orms migrators readers fuzz chaos soak snapshot snapshot-log
+.PHONY: help deps servers quick test test-database race suite lint vuln build bench bench-peers bench-quick bench-report orms migrators readers fuzz chaos soak snapshot snapshot-log
 
 FUZZTIME ?= 20s
 
@@ -40,7 +40,8 @@ PARALLEL := -parallel 8
 
 # `go vet ./...` comes first and asks for more than the vet within go test, whose answers it would have to find again for -race.
 SPENT := $(CURDIR)/bin/spent
-TEST := go test -vet=off -exec "bash $(CURDIR)/scripts/spent.sh $(SPENT)"
+# Nobody debugs these binaries, and without DWARF each is linked in two thirds of the processor time (measured).
+TEST := go test -vet=off -ldflags=-w -exec "bash $(CURDIR)/scripts/spent.sh $(SPENT)"
 
 # What another version of the server can change first: the schema and the plans. DATABASE=. is all of these packages.
 DATABASE ?= TestUpFrom|TestUpDown|TestUpOn|TestDown|TestPrinted|TestChecks|TestUUID|TestExported|TestStatus|TestPurge|Plan|Index|TestWrite
@@ -98,9 +99,6 @@ bench-quick: servers ## the same in less than three minutes, printed only: it sh
 
 bench-report: ## docs/benchmarks.md and its plots from bench/results, and whether they are what those say
 	cd bench && go run . report && go test .
-
-bench-seeds: servers ## the seeds' own queries, each beside the limit its seed sets
-	cd bench && go run . seeds
 
 # Not a step of .ci/run: a module of its own, whose generator alone takes minutes to compile the first time.
 orms: servers ## GORM, ent, sqlx, bun and sqlc write events in their transactions, on a real server (examples/orm)

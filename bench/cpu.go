@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -45,11 +44,4 @@ func (s *servers) cpu() cpu {
 
 func (c cpu) minus(o cpu) cpu {
 	return cpu{c.postgres - o.postgres, c.redis - o.redis, c.child - o.child, c.self - o.self}
-}
-
-// per returns the processor seconds since before, per 100,000 events, as PEERS.md has them.
-func (c cpu) per(before cpu, events int) string {
-	f := 100_000 / float64(events)
-	return fmt.Sprintf("%.2f / %.2f / %.2f", (c.postgres-before.postgres)*f, (c.redis-before.redis)*f,
-		(c.self-before.self)*f)
 }

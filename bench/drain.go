@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"time"
 )
+
+// drainLimit is how long one drain may take before it counts as lost.
+const drainLimit = 2 * time.Minute
 
 // measurementLimit is for one measurement with what comes before and after it: nothing may stop a whole run.
 const measurementLimit = 2 * drainLimit
@@ -16,27 +17,43 @@ const measurementLimit = 2 * drainLimit
 const lateCopies = 300 * time.Millisecond
 
 // drain has each side deliver a backlog to the same subscribed Redis, in rounds.
-func drain(ctx context.Context, s *servers, o options) error {
-	own, err := s.beside(ctx)
-	if err != nil {
-		return err
+func drain(ctx context.Context, s *servers, o options, found *figures) error {
+	var tasks []task
+	for _, one := range sides() {
+		tasks = append(tasks, s.draining(one, o.rows/max(one.share, 1)))
 	}
-	found := newFigures("drain", s, o)
-	for range o.rounds {
-		for _, one := range sides() { // interleaved, so that the machine's drift meets all of them
-			if !strings.Contains(one.name, o.only) {
-				continue
-			}
-			into := found.line(one.name, one.kind)
-			into.Base = one.base
-			if err := into.measure(ctx, func() error {
-				return own.drainSide(ctx, one, o.rows/max(one.share, 1), into)
-			}); err != nil {
-				return fmt.Errorf("%s: %w", one.name, err)
-			}
-		}
+	return found.measure(ctx, o, tasks)
+}
+
+// flat shows that neither a large backlog nor many delivered rows slow the relay down.
+func flat(ctx context.Context, s *servers, o options, found *figures) error {
+	relay := relaying("outbox_events, mark, ADR-004's indexes", "", outboxTables[0], adr)
+	many := relay
+	many.delivered = o.delivered
+	least := bare("bare loop, mark", outboxTables[0])
+	first := fmt.Sprintf("backlog of %d, empty table", o.rows)
+	large := fmt.Sprintf("backlog of %d, empty table", o.backlog)
+	beside := fmt.Sprintf("backlog of %d, %d delivered rows in the table", o.rows, o.delivered)
+	tasks := []task{
+		s.draining(relay, o.rows).called(first, first),
+		s.draining(relay, o.backlog).called(large, first),
+		s.draining(least, o.backlog).called("the same, bare loop with the least SQL", first),
+		s.draining(many, o.rows).called(beside, first),
 	}
-	return found.done(os.Stdout, o)
+	return found.measure(ctx, o, tasks)
+}
+
+// draining is a round of drainSide.
+func (s *servers) draining(one side, rows int) task {
+	return task{one.name, one.base, one.kind, func(ctx context.Context, into *line) error {
+		return s.drainSide(ctx, one, rows, into)
+	}}
+}
+
+// called is the same measurement by another name, compared with another line.
+func (t task) called(name, base string) task {
+	t.name, t.base = name, base
+	return t
 }
 
 // drainSide measures one drain: from the moment the side's process is told to begin until its last event has arrived.
@@ -57,7 +74,7 @@ func (s *servers) drainSide(ctx context.Context, one side, rows int, into *line)
 	note := got.note
 	s.subscriber.handle.Store(&note)
 	defer s.subscriber.handle.Store(nil)
-	before, err := s.counted(ctx, "true")
+	before, err := s.counted(ctx)
 	if err != nil {
 		return err
 	}
@@ -79,7 +96,7 @@ func (s *servers) drainSide(ctx context.Context, one side, rows int, into *line)
 	if err := s.sessionsEnded(ctx, began); err != nil {
 		return err
 	}
-	after, err := s.counted(ctx, "true")
+	after, err := s.counted(ctx)
 	if err != nil {
 		return err
 	}
@@ -116,4 +133,26 @@ func (s *servers) settled(ctx context.Context, one side) error {
 			return nil
 		}
 	}
+}
+
+// written is what the server has counted so far: rows updated or deleted in any table, and bytes of its log.
+type written struct{ updates, wal float64 }
+
+func (s *servers) counted(ctx context.Context) (w written, err error) {
+	err = s.app.QueryRow(ctx, `SELECT sum(n_tup_upd + n_tup_del), pg_current_wal_lsn() - '0/0'
+		FROM pg_stat_user_tables`).Scan(&w.updates, &w.wal)
+	return w, err
+}
+
+// sessionsEnded waits for the ends of the sessions since began, which count rows when they end, if not before.
+func (s *servers) sessionsEnded(ctx context.Context, began time.Time) error {
+	s.app.Reset()
+	for sessions := 1; sessions > 0; time.Sleep(20 * time.Millisecond) {
+		if err := s.app.QueryRow(ctx, `SELECT count(*) FROM pg_stat_activity
+			WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND backend_start > $1`,
+			began).Scan(&sessions); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -7,10 +7,10 @@ import (
 	"io"
 	"os"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
@@ -30,55 +30,40 @@ const idleSettles = 165 * time.Second
 // idle measures what a relay costs while nothing happens, at a PostgreSQL of its own with its defaults and
 // pg_stat_statements. A checkpoint has the first change of each page written whole, so it is measured apart: by default
 // one comes every five minutes.
-func idle(ctx context.Context, s *servers, o options) error {
-	relays := []struct {
-		name string
-		sets []string
-		want string
-	}{
-		{"of outbox_events, event_outbox, crawl_outbox", pgmigrations.Sets, "  (wanted: 10, 5, 20, 1)"},
-		{"of these and outbox_log", append(slices.Clone(pgmigrations.Sets), "log"), ""},
-	}
-	lines, failed := make([]string, len(relays)), make([]error, len(relays))
-	var running sync.WaitGroup
-	for i, r := range relays { // side by side, each with a PostgreSQL of its own
-		running.Go(func() { lines[i], failed[i] = s.idles(ctx, r.sets, o) })
-	}
-	running.Wait()
-	if err := errors.Join(failed...); err != nil {
-		return err
-	}
-	fmt.Printf("%-46s %12s %12s %12s %12s %16s\n", "an idle relay", "statements/s", "connections", "log, MB/day",
-		"% of a core", "PostgreSQL's, %")
-	for i, r := range relays {
-		fmt.Printf("%-46s %s%s\n", r.name, lines[i], r.want)
-	}
-	return nil
+func idle(ctx context.Context, s *servers, o options, found *figures) error {
+	found.Rounds = 1
+	all := append(slices.Clone(pgmigrations.Sets), "log")
+	tables := found.line("outbox_events, event_outbox, crawl_outbox (wanted: 10, 5, 20, 1)", ours)
+	andLog := found.line("these and outbox_log", ours)
+	var both errgroup.Group // side by side, each with a PostgreSQL of its own
+	both.Go(func() error { return s.idles(ctx, pgmigrations.Sets, o, tables) })
+	both.Go(func() error { return s.idles(ctx, all, o, andLog) })
+	return both.Wait()
 }
 
-func (s *servers) idles(ctx context.Context, sets []string, o options) (line string, err error) {
+func (s *servers) idles(ctx context.Context, sets []string, o options, into *line) (err error) {
 	own, err := testenv.StartPostgres(ctx, testenv.PostgresConfig{Fsync: true, Settings: map[string]string{
 		"shared_preload_libraries": "pg_stat_statements", "checkpoint_timeout": "1h",
 	}})
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer func() { err = errors.Join(err, own.Stop()) }()
 	url := own.URL("postgres")
 	if err := pgmigrations.Up(ctx, url, sets...); err != nil {
-		return "", err
+		return err
 	}
 	db, err := pgxpool.New(ctx, url)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer db.Close()
 	if _, err := db.Exec(ctx, "CREATE EXTENSION pg_stat_statements"); err != nil {
-		return "", err
+		return err
 	}
 	relay, err := startChild(ctx, idleChild, databaseVariable+"="+url, socketVariable+"="+s.redis.Socket())
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer func() { err = errors.Join(err, relay.stop()) }()
 	measured := &servers{postgres: own, redis: s.redis, child: relay}
@@ -87,12 +72,12 @@ func (s *servers) idles(ctx context.Context, sets []string, o options) (line str
 	for i, wait := range []time.Duration{idleSettles, window, 0, window} {
 		if i == 2 {
 			if _, err := db.Exec(ctx, "CHECKPOINT"); err != nil {
-				return "", err
+				return err
 			}
 		}
 		time.Sleep(wait)
 		if looks[i], err = measured.look(ctx, db); err != nil {
-			return "", err
+			return err
 		}
 	}
 	const day, checkpoints = 86_400, 288
@@ -100,9 +85,12 @@ func (s *servers) idles(ctx context.Context, sets []string, o options) (line str
 	written := after.wal - before.wal
 	pages := max(looks[3].wal-looks[2].wal-written, 0)
 	spent := after.spent.minus(before.spent)
-	return fmt.Sprintf("%12.1f %12d %12.0f %12.1f %16.1f", (after.statements-before.statements)/seconds,
-		after.connections, (written/seconds*day+pages*checkpoints)/1e6, spent.child/seconds*100,
-		spent.postgres/seconds*100), nil
+	into.add("statements", (after.statements-before.statements)/seconds)
+	into.add("connections", float64(after.connections))
+	into.add("log", (written/seconds*day+pages*checkpoints)/1e6)
+	into.add("cpu_relay", spent.child/seconds*100)
+	into.add("cpu_postgres", spent.postgres/seconds*100)
+	return nil
 }
 
 // look is what was counted so far: bytes of log, statements but for those of this, the relay's connections, and

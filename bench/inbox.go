@@ -19,7 +19,7 @@ import (
 
 // remembers measures what remembering an id costs a transaction with an effect, beside as many remembered ids as
 // --delivered says, and how long the end of their window takes.
-func remembers(ctx context.Context, _ *servers, o options) (err error) {
+func remembers(ctx context.Context, _ *servers, o options, found *figures) (err error) {
 	own, err := testenv.StartPostgres(ctx, testenv.PostgresConfig{Fsync: true})
 	if err != nil {
 		return err
@@ -60,40 +60,51 @@ func remembers(ctx context.Context, _ *servers, o options) (err error) {
 		_, err := tx.Exec(ctx, "INSERT INTO effects VALUES (1)")
 		return err
 	}
-	ways := []struct {
-		name string
-		run  func(tx pgx.Tx) (time.Duration, error)
-	}{
-		{"an effect", func(tx pgx.Tx) (time.Duration, error) { return 0, effect(tx) }},
-		{"an effect, once", func(tx pgx.Tx) (took time.Duration, err error) {
+	way := func(name string, run func(pgx.Tx) (time.Duration, error)) task {
+		return task{name, "", ours, func(ctx context.Context, into *line) error {
+			return guarded(ctx, conn, o.writing, run, into)
+		}}
+	}
+	if err := found.measure(ctx, o, []task{
+		way("an effect", func(tx pgx.Tx) (time.Duration, error) { return 0, effect(tx) }),
+		way(fmt.Sprintf("an effect, once, beside %d ids", o.delivered), func(tx pgx.Tx) (took time.Duration, err error) {
 			began := time.Now()
 			_, err = in.Once(ctx, tx, inbox.ID{Event: uuid.NewString(), Payload: []byte("{}")}, func() error {
 				took = time.Since(began)
 				return effect(tx)
 			})
 			return took, err
-		}},
+		}),
+	}); err != nil {
+		return err
 	}
-	fmt.Printf("%-18s %10s %14s %14s\n", fmt.Sprintf("%d ids", o.delivered), "a second", "guard p50, ms", "p99, ms")
-	for range o.rounds {
-		for _, way := range ways {
-			var guard []time.Duration
-			began := time.Now()
-			for time.Since(began) < o.writing {
-				if err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-					took, err := way.run(tx)
-					guard = append(guard, took)
-					return err
-				}); err != nil {
-					return err
-				}
-			}
-			rate := float64(len(guard)) / time.Since(began).Seconds()
-			slices.Sort(guard)
-			fmt.Printf("%-18s %10.0f %14.3f %14.3f\n", way.name, rate, percentile(guard, 0.5).Seconds()*1000,
-				percentile(guard, 0.99).Seconds()*1000)
+	return endOfWindow(ctx, db, in)
+}
+
+// guarded runs transactions one after the other, of which run says how long the guard took.
+func guarded(
+	ctx context.Context, conn *pgxpool.Conn, length time.Duration, run func(pgx.Tx) (time.Duration, error), into *line,
+) error {
+	var guard []time.Duration
+	began := time.Now()
+	for time.Since(began) < length {
+		if err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			took, err := run(tx)
+			guard = append(guard, took)
+			return err
+		}); err != nil {
+			return err
 		}
 	}
+	into.add("rate", float64(len(guard))/time.Since(began).Seconds())
+	slices.Sort(guard)
+	into.add("p50", percentile(guard, 0.5).Seconds()*1000)
+	into.add("p99", percentile(guard, 0.99).Seconds()*1000)
+	return nil
+}
+
+// endOfWindow measures how long the end of a window takes, and the deliveries beside it.
+func endOfWindow(ctx context.Context, db *pgxpool.Pool, in *inbox.Inbox[pgx.Tx]) error {
 	if _, err := db.Exec(ctx, "UPDATE outbox_inbox_turn SET since = now() - interval '2 days'"); err != nil {
 		return err
 	}
@@ -103,7 +114,7 @@ func remembers(ctx context.Context, _ *servers, o options) (err error) {
 	go func() { beside <- longest(sweeping, db, in) }()
 	time.Sleep(200 * time.Millisecond)
 	began := time.Now()
-	if err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+	if err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
 		ended, err := in.Sweep(ctx, tx)
 		if err == nil && !ended {
 			err = errors.New("the window did not end")

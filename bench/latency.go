@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -42,25 +39,15 @@ func latencyLines() []latencyLine {
 
 // latency offers 1000 transactions a second, of a business row and an event, over 50 keys. It measures from the moment
 // the commit returned until the subscriber has the message.
-func latency(ctx context.Context, s *servers, o options) error {
-	own, err := s.beside(ctx)
-	if err != nil {
-		return err
-	}
-	found := newFigures("latency", s, o)
+func latency(ctx context.Context, s *servers, o options, found *figures) error {
 	length := time.Duration(o.seconds) * time.Second / time.Duration(o.rounds)
-	for range o.rounds {
-		for _, l := range latencyLines() {
-			if !strings.Contains(l.name, o.only) {
-				continue
-			}
-			into := found.line(l.name, l.kind)
-			if err := into.measure(ctx, func() error { return own.offer(ctx, l, length, into) }); err != nil {
-				return fmt.Errorf("%s: %w", l.name, err)
-			}
-		}
+	var tasks []task
+	for _, l := range latencyLines() {
+		tasks = append(tasks, task{l.name, "", l.kind, func(ctx context.Context, into *line) error {
+			return s.offer(ctx, l, length, into)
+		}})
 	}
-	return found.done(os.Stdout, o)
+	return found.measure(ctx, o, tasks)
 }
 
 func (s *servers) offer(ctx context.Context, l latencyLine, length time.Duration, into *line) (err error) {
@@ -79,7 +66,7 @@ func (s *servers) offer(ctx context.Context, l latencyLine, length time.Duration
 	}()
 	var wake []func(string)
 	if l.here {
-		relay, err := s.newRelay(outboxTables[0], relay.Config{})
+		relay, err := s.newRelay(outboxTables[0], s.sink)
 		if err != nil {
 			return err
 		}

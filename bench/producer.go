@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
@@ -54,28 +52,17 @@ func producerLines() []producerLine {
 }
 
 // producer measures what an event costs a business transaction of one INSERT, by 16 writers.
-func producer(ctx context.Context, s *servers, o options) error {
-	own, err := s.beside(ctx)
-	if err != nil {
+func producer(ctx context.Context, s *servers, o options, found *figures) error {
+	var tasks []task
+	for _, l := range producerLines() {
+		tasks = append(tasks, task{l.name, l.base, l.kind, func(ctx context.Context, into *line) error {
+			return s.produce(ctx, l, o.writing, into)
+		}})
+	}
+	if err := found.measure(ctx, o, tasks); err != nil {
 		return err
 	}
-	found := newFigures("producer", s, o)
-	for range o.rounds {
-		for _, l := range producerLines() {
-			if !strings.Contains(l.name, o.only) {
-				continue
-			}
-			into := found.line(l.name, l.kind)
-			into.Base = l.base
-			if err := into.measure(ctx, func() error { return own.produce(ctx, l, o.writing, into) }); err != nil {
-				return fmt.Errorf("%s: %w", l.name, err)
-			}
-		}
-	}
-	if err := found.done(os.Stdout, o); err != nil {
-		return err
-	}
-	return own.manyInOneCall(ctx, o)
+	return s.manyInOneCall(ctx, o)
 }
 
 func (s *servers) produce(ctx context.Context, l producerLine, length time.Duration, into *line) error {
@@ -90,7 +77,7 @@ func (s *servers) produce(ctx context.Context, l producerLine, length time.Durat
 		return err
 	}
 	defer closeWriter()
-	before, err := s.counted(ctx, "true")
+	before, err := s.counted(ctx)
 	if err != nil {
 		return err
 	}
@@ -100,7 +87,7 @@ func (s *servers) produce(ctx context.Context, l producerLine, length time.Durat
 		return err
 	}
 	spent = s.cpu().minus(spent)
-	after, err := s.counted(ctx, "true")
+	after, err := s.counted(ctx)
 	if err != nil {
 		return err
 	}
@@ -182,27 +169,20 @@ func withoutTenants(opens opening) opening {
 // hammer calls run from n goroutines and returns calls per second.
 func hammer(n int, length time.Duration, run func(int64) error) (float64, error) {
 	var calls atomic.Int64
-	var wg sync.WaitGroup
-	failed := make(chan error, n)
+	var running errgroup.Group
 	start := time.Now()
 	for range n {
-		wg.Go(func() {
+		running.Go(func() error {
 			for time.Since(start) < length {
 				if err := run(calls.Add(1)); err != nil {
-					failed <- err
-					return
+					return err
 				}
 			}
+			return nil
 		})
 	}
-	wg.Wait()
-	took := time.Since(start)
-	select {
-	case err := <-failed:
-		return 0, err
-	default:
-		return float64(calls.Load()) / took.Seconds(), nil
-	}
+	err := running.Wait()
+	return float64(calls.Load()) / time.Since(start).Seconds(), err
 }
 
 // manyInOneCall measures Write with 100 events.
@@ -234,12 +214,4 @@ func (s *servers) manyInOneCall(ctx context.Context, o options) error {
 	}
 	fmt.Printf("100 events in one Write call: %.1f µs each  (wanted: 15)\n", per.median())
 	return s.exec(ctx, "TRUNCATE outbox_events, orders")
-}
-
-func pad(n int) string {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = 'x'
-	}
-	return string(b)
 }

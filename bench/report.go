@@ -53,15 +53,40 @@ var producerColumns = []column{
 	{"WAL bytes", middle("wal", "%.0f")},
 }
 
+var sinksColumns = []column{
+	{"events/s", spread("rate", "%.0f")}, {"its client's", middle("client", "%.0f")},
+	{"÷ client", share("client")}, {"÷ table", ratio("rate", (*figures).base)},
+	{"÷ the smaller (wanted: 0.60)", func(f *figures, l *line) string {
+		if table := f.base(l); len(l.the("client")) > 0 && l.the("client").median() > table.the("rate").median() {
+			return ratio("rate", (*figures).base)(f, l)
+		}
+		return share("client")(f, l)
+	}},
+}
+
+var flatColumns = []column{
+	{"events/s", middle("rate", "%.0f")}, {"÷ the first (wanted: 0.90)", ratio("rate", (*figures).base)},
+}
+
+var idleColumns = []column{
+	{"statements/s", middle("statements", "%.1f")}, {"connections", middle("connections", "%.0f")},
+	{"log, MB/day", middle("log", "%.0f")}, {"% of a core", middle("cpu_relay", "%.1f")},
+	{"PostgreSQL's, %", middle("cpu_postgres", "%.1f")},
+}
+
+var inboxColumns = []column{
+	{"a second", spread("rate", "%.0f")}, {"guard p50 ms", middle("p50", "%.3f")}, {"guard p99 ms", middle("p99", "%.3f")},
+}
+
 func (f *figures) columns() []column {
-	return map[string][]column{"drain": drainColumns, "latency": latencyColumns, "producer": producerColumns}[f.Bench]
+	return map[string][]column{
+		"drain": drainColumns, "latency": latencyColumns, "producer": producerColumns, "sinks": sinksColumns,
+		"flat": flatColumns, "idle": idleColumns, "inbox": inboxColumns,
+	}[f.Bench]
 }
 
 // table is the figures in Markdown.
 func (f *figures) table() string {
-	if f.Text != nil {
-		return strings.ReplaceAll("    "+strings.Join(f.Text, "\n    ")+"\n", "\n    \n", "\n\n")
-	}
 	rows := [][]string{{""}, {"---"}}
 	for _, c := range f.columns() {
 		rows[0], rows[1] = append(rows[0], c.head), append(rows[1], "--:")
@@ -102,8 +127,12 @@ func spread(what, format string) func(*figures, *line) string {
 	}
 }
 
+// middle is the median, and nothing where the line has no such figure.
 func middle(what, format string) func(*figures, *line) string {
 	return func(_ *figures, l *line) string {
+		if len(l.the(what)) == 0 {
+			return ""
+		}
 		return fmt.Sprintf(format, l.the(what).median())
 	}
 }
@@ -141,12 +170,25 @@ func ratio(what string, of func(*figures, *line) *line) func(*figures, *line) st
 		if other == nil || other == l {
 			return ""
 		}
-		var each series
-		for i, v := range l.the(what) {
-			each.add(v / other.the(what)[i])
-		}
-		return fmt.Sprintf("%.2f", each.median())
+		return l.the(what).over(other.the(what))
 	}
+}
+
+// share compares the line's rate with another figure of its own.
+func share(what string) func(*figures, *line) string {
+	return func(_ *figures, l *line) string { return l.the("rate").over(l.the(what)) }
+}
+
+// over is the median of the ratios, and nothing where there is nothing to compare with.
+func (s series) over(other series) string {
+	var each series
+	for i := range min(len(s), len(other)) {
+		each.add(s[i] / other[i])
+	}
+	if len(each) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.2f", each.median())
 }
 
 // bestPeer is the one with the highest rate, which the peers are not compared with.
@@ -174,16 +216,13 @@ func (f *figures) heading() string {
 	text := fmt.Sprintf("Measured on %s: %d CPUs, %s, PostgreSQL %s, Redis %s", f.Day, f.Machine.CPUs, f.Machine.Go,
 		f.Machine.Postgres, f.Machine.Redis)
 	switch f.Bench {
-	case "drain":
+	case "drain", "sinks":
 		text += fmt.Sprintf("; %d events", f.Rows)
 	case "latency":
 		text += fmt.Sprintf("; %d s a line", f.Seconds)
 	}
-	if f.Text == nil { // a text says itself what it is of
-		text += fmt.Sprintf("; rounds: %d, medians", f.Rounds)
-		if f.Rounds > 1 {
-			text += " (and the lowest and the highest)"
-		}
+	if f.Rounds > 1 {
+		text += fmt.Sprintf("; rounds: %d, medians (and the lowest and the highest)", f.Rounds)
 	}
 	if f.Comments != "" {
 		text += "; " + f.Comments

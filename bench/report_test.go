@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,7 +37,7 @@ func TestDocumentIsWhatTheResultsSay(t *testing.T) {
 
 // What is written to a file of results is what is read from it.
 func TestResultsAreReadAsWritten(t *testing.T) {
-	f := &figures{Bench: "flat", Rows: 10, Text: []string{"a [", "b"}}
+	f := &figures{Bench: "flat", Rows: 10}
 	f.line("a", ours).add("rate", 12345.678)
 	f.line("a", ours).add("rate", 0.5)
 	f.line("b", peer).add("rate", 3)
@@ -52,7 +50,7 @@ func TestResultsAreReadAsWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := all["flat"]
-	if len(got.Lines) != 2 || got.Rows != 10 || got.Lines[1].Kind != peer || !slices.Equal(got.Text, f.Text) {
+	if len(got.Lines) != 2 || got.Rows != 10 || got.Lines[1].Kind != peer {
 		t.Fatalf("read %+v", got)
 	}
 	if rates := got.Lines[0].the("rate"); len(rates) != 2 || rates[0] != 12350 || rates[1] != 0.5 {
@@ -63,7 +61,7 @@ func TestResultsAreReadAsWritten(t *testing.T) {
 // A peer that fails is left out and said to have failed; the limit or one of ours ends the run.
 func TestPeerThatFailsIsLeftOut(t *testing.T) {
 	f := &figures{Bench: "drain"}
-	fail := func() error { return errors.New("no reply\nat all") }
+	fail := func(context.Context, *line) error { return errors.New("no reply\nat all") }
 	if err := f.line("ours", ours).measure(t.Context(), fail); err == nil {
 		t.Error("one of ours has failed, and the run goes on")
 	}
@@ -93,25 +91,6 @@ func TestPeerThatFailsIsLeftOut(t *testing.T) {
 		if svg := p.svg(); bytes.Contains(svg, []byte(">bad<")) || !bytes.Contains(svg, []byte(">relay<")) {
 			t.Errorf("the plot %s is not of those that have not failed:\n%s", p.name, svg)
 		}
-	}
-}
-
-// A bench that prints its own table has its lines kept.
-func TestPrintedTextIsKept(t *testing.T) {
-	out := t.TempDir()
-	print := func(context.Context, *servers, options) error {
-		_, err := fmt.Println("relay   1\n\nlast    2")
-		return err
-	}
-	if err := printing("flat", print)(t.Context(), &servers{}, options{out: out}); err != nil {
-		t.Fatal(err)
-	}
-	all, err := readFigures(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := all["flat"].table(), "    relay   1\n\n    last    2\n"; got != want {
-		t.Errorf("the table is %q, want %q", got, want)
 	}
 }
 

@@ -24,9 +24,21 @@ type figures struct {
 	Rounds   int     `json:"rounds"`
 	Seconds  int     `json:"seconds"`
 	Comments string  `json:"comments,omitempty"`
-	Lines    []*line `json:"lines,omitempty"`
-	// Text is the table of a bench that prints its own, by lines.
-	Text []string `json:"text,omitempty"`
+	Lines    []*line `json:"lines"`
+}
+
+// series are the figures of one thing, a round each.
+type series []float64
+
+func (s *series) add(v float64) { *s = append(*s, v) }
+
+func (s series) median() float64 {
+	sorted := slices.Sorted(slices.Values(s))
+	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
+}
+
+func (s series) spread(format string) string {
+	return fmt.Sprintf(format+"–"+format, slices.Min(s), slices.Max(s))
 }
 
 // allFigures is the figures of all benches, by their names.
@@ -68,12 +80,36 @@ func (f *figures) line(name string, k kind) *line {
 	return f.Lines[len(f.Lines)-1]
 }
 
-// measure runs one round of a line. What fails is left out if it is a peer: the others are worth having without it.
-func (l *line) measure(ctx context.Context, round func() error) error {
+// task is what measures one round of a line.
+type task struct {
+	name, base string // base is the line that it is compared with
+	kind       kind
+	round      func(context.Context, *line) error
+}
+
+// measure runs the tasks in turns, so that the machine's drift meets all of them.
+func (f *figures) measure(ctx context.Context, o options, tasks []task) error {
+	for range o.rounds {
+		for _, t := range tasks {
+			if !strings.Contains(t.name, o.only) {
+				continue
+			}
+			into := f.line(t.name, t.kind)
+			into.Base = t.base
+			if err := into.measure(ctx, t.round); err != nil {
+				return fmt.Errorf("%s: %w", t.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// measure runs one round. A peer that fails is left out: the others are worth having without it.
+func (l *line) measure(ctx context.Context, round func(context.Context, *line) error) error {
 	if l.Failed != "" {
 		return nil
 	}
-	err := round()
+	err := round(ctx, l)
 	if err == nil || l.Kind != peer || ctx.Err() != nil {
 		return err
 	}
@@ -113,40 +149,7 @@ func (f *figures) keep(o options) error {
 	return os.WriteFile(filepath.Join(o.out, f.Bench+".json"), text, 0o644)
 }
 
-// printing keeps what a bench prints, as its table.
-func printing(name string, run measuring) measuring {
-	return func(ctx context.Context, s *servers, o options) error {
-		f := newFigures(name, s, o)
-		text, err := printed(func() error { return run(ctx, s, o) })
-		if err != nil {
-			return err
-		}
-		f.Text = strings.Split(strings.TrimRight(text, "\n"), "\n")
-		return f.keep(o)
-	}
-}
-
-// printed returns what goes to the standard output while run does, which goes there all the same.
-func printed(run func() error) (string, error) {
-	from, to, err := os.Pipe()
-	if err != nil {
-		return "", err
-	}
-	var text bytes.Buffer
-	copied := make(chan error, 1)
-	output := os.Stdout
-	os.Stdout = to
-	go func() {
-		_, err := io.Copy(io.MultiWriter(output, &text), from)
-		copied <- err
-	}()
-	err = run()
-	os.Stdout = output
-	err = errors.Join(err, to.Close(), <-copied)
-	return text.String(), err
-}
-
-// encode has four significant digits of each value, and one line a thing allFigures, so that a diff can be read.
+// encode has four significant digits of each value, and one line a thing measured, so that a diff can be read.
 func (f *figures) encode() ([]byte, error) {
 	for _, l := range f.Lines {
 		for _, values := range l.Values {

@@ -29,10 +29,7 @@ type servers struct {
 	connections
 	subscriber *subscriber
 
-	nats  *broker // of sinks only
-	child *child  // whose processor time is counted apart, if there is one
-
-	besides *servers // the same with the database of all sides
+	child *child // whose processor time is counted apart, if there is one
 }
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -52,7 +49,7 @@ func startServers(ctx context.Context) (s *servers, err error) {
 		return s, err
 	}
 	url := s.postgres.URL("postgres")
-	if err = pgmigrations.Up(ctx, url, pgmigrations.Sets...); err != nil {
+	if err = pgmigrations.Up(ctx, url, append(slices.Clone(pgmigrations.Sets), "log")...); err != nil {
 		return s, err
 	}
 	if s.connections, err = newConnections(ctx, url, s.redis.Socket()); err != nil {
@@ -66,18 +63,17 @@ func startServers(ctx context.Context) (s *servers, err error) {
 		return s, err
 	}
 	s.redisVersion = info["Server"]["redis_version"]
-	s.subscriber, err = subscribe(ctx, s.client)
-	return s, err
+	if s.subscriber, err = subscribe(ctx, s.client); err != nil {
+		return s, err
+	}
+	return s, s.setup(ctx)
 }
 
 func (s *servers) stop() {
 	if s.subscriber != nil {
 		s.subscriber.close()
 	}
-	if s.besides != nil {
-		_ = s.besides.end()
-		s.besides.close()
-	}
+	_ = s.end()
 	s.close()
 	if s.redis != nil {
 		_ = s.redis.Stop()
@@ -135,11 +131,6 @@ func (s *servers) exec(ctx context.Context, statements ...string) error {
 		}
 	}
 	return nil
-}
-
-func median(values []float64) float64 {
-	slices.Sort(values)
-	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
 }
 
 func percentile(sorted []time.Duration, p float64) time.Duration {

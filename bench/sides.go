@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -29,6 +28,8 @@ type side struct {
 	fill    string   // $1 events of backlog: JSON of about 500 bytes that begins with their number n, over 1000 keys
 	busy    string   // asks whether an event is there that is not settled
 	share   int      // of the backlog, one of so many: for a side that would take minutes
+	// delivered is how many rows are in outbox_events beside the backlog.
+	delivered int
 	// serve delivers until the last context ends.
 	serve func(context.Context, *servers, context.Context) error
 	// opens returns what writes an event in a transaction with a business row.
@@ -107,37 +108,19 @@ func likewise(name, base string, t table, indexes pgmigrations.IndexSet, k kind,
 	}
 }
 
-// beside connects to a database of their own for all sides, where they change no table of the other benches. It is made
-// at the first call.
-func (s *servers) beside(ctx context.Context) (*servers, error) {
-	if s.besides != nil {
-		return s.besides, nil
-	}
-	if err := s.exec(ctx, "CREATE DATABASE beside"); err != nil {
-		return nil, err
-	}
-	url := s.postgres.URL("beside")
-	if err := pgmigrations.Up(ctx, url, append(slices.Clone(pgmigrations.Sets), "log")...); err != nil {
-		return nil, err
-	}
-	own := *s
-	var err error
-	if own.connections, err = newConnections(ctx, url, s.redis.Socket()); err != nil {
-		own.close()
-		return nil, err
-	}
-	s.besides = &own
-	if err := own.exec(ctx, "CREATE TABLE orders (id BIGSERIAL PRIMARY KEY, customer INT, total NUMERIC)"); err != nil {
-		return nil, err
+// setup makes the business table and what sides have for tables.
+func (s *servers) setup(ctx context.Context) error {
+	if err := s.exec(ctx, "CREATE TABLE orders (id BIGSERIAL PRIMARY KEY, customer INT, total NUMERIC)"); err != nil {
+		return err
 	}
 	for _, one := range sides() {
 		if one.setup != nil {
-			if err := one.setup(ctx, &own); err != nil {
-				return nil, fmt.Errorf("set up %s: %w", one.name, err)
+			if err := one.setup(ctx, s); err != nil {
+				return fmt.Errorf("set up %s: %w", one.name, err)
 			}
 		}
 	}
-	return &own, nil
+	return nil
 }
 
 // empty clears what a side has left behind, at PostgreSQL and at Redis.
@@ -156,6 +139,11 @@ func (s *servers) ready(ctx context.Context, one side, rows int) error {
 	if one.indexes != "" {
 		if _, err := pgmigrations.SwitchIndexes(ctx, s.url, one.indexes, func(string) {}); err != nil {
 			return err
+		}
+	}
+	if one.delivered > 0 {
+		if _, err := s.app.Exec(ctx, deliveredRows, one.delivered); err != nil {
+			return fmt.Errorf("fill with delivered rows: %w", err)
 		}
 	}
 	if rows > 0 {
@@ -195,7 +183,7 @@ type numbered struct {
 	Pad string `json:"pad"`
 }
 
-var padding = pad(475)
+var padding = strings.Repeat("x", 475)
 
 func body(n int) ([]byte, error) { return json.Marshal(numbered{n, padding}) }
 

@@ -116,18 +116,3 @@ func (s *subscriber) close() {
 	_ = s.conn.Close()
 	<-s.done
 }
-
-// wait returns once n messages have come since the count was from.
-func (s *subscriber) wait(ctx context.Context, from int64, n int) error {
-	deadline := time.Now().Add(2 * time.Minute)
-	for s.count.Load() < from+int64(n) {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("%d of %d messages arrived in two minutes", s.count.Load()-from, n)
-		}
-		time.Sleep(200 * time.Microsecond)
-	}
-	return nil
-}

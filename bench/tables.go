@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -49,6 +47,10 @@ var outboxTables = []table{
 	},
 }
 
+// deliveredRows fills outbox_events with rows that no relay looks at.
+var deliveredRows = strings.NewReplacer("payload)", "payload, status, processed_at)",
+	"FROM generate_series", ", 'SENT', now() FROM generate_series").Replace(outboxTables[0].fill)
+
 // outboxLog is the log. Rows are pending that some lane's furthest position has not passed.
 var outboxLog = table{
 	layout: outbox.OutboxLog(), destination: "{topic}",
@@ -61,40 +63,6 @@ var outboxLog = table{
 func (t table) inMode(mode outbox.SettleMode) table {
 	t.layout.Settle = mode
 	return t
-}
-
-// refill empties the table and fills it with undelivered rows.
-func (s *servers) refill(ctx context.Context, t table, rows int) error {
-	if err := s.exec(ctx, "TRUNCATE "+t.layout.Table); err != nil {
-		return err
-	}
-	return s.fill(ctx, t, rows)
-}
-
-func (s *servers) fill(ctx context.Context, t table, rows int) error {
-	for left := rows; left > 0; left -= min(left, 500_000) {
-		if _, err := s.app.Exec(ctx, t.fill, min(left, 500_000)); err != nil {
-			return fmt.Errorf("fill: %w", err)
-		}
-	}
-	return s.exec(ctx, "VACUUM ANALYZE "+t.layout.Table, "CHECKPOINT")
-}
-
-// timeDrain runs the loop until the subscriber has all rows, and returns events per second.
-func (s *servers) timeDrain(ctx context.Context, t table, rows int, loop loop) (float64, error) {
-	if err := s.client.FlushAll(ctx).Err(); err != nil {
-		return 0, err
-	}
-	from := s.subscriber.count.Load()
-	all, arrived := context.WithCancel(ctx)
-	defer arrived()
-	start := time.Now()
-	ended := make(chan error, 1)
-	go func() { ended <- loop(ctx, s, t, all) }()
-	err := s.subscriber.wait(ctx, from, rows)
-	arrived()
-	err = errors.Join(err, <-ended)
-	return float64(rows) / time.Since(start).Seconds(), err
 }
 
 // loop drains a table and returns when it is empty, or, if it has no such end, when all is done.
@@ -241,25 +209,21 @@ func sameStatementsLoop(ctx context.Context, s *servers, t table, _ context.Cont
 	}
 }
 
-// relayWith is the product, as `outbox relay` runs it, with some settings of its own.
-func relayWith(cfg relay.Config) loop {
-	return func(ctx context.Context, s *servers, t table, all context.Context) error {
-		relay, err := s.newRelay(t, cfg)
-		if err != nil {
-			return err
-		}
-		return relay.Run(all)
+// relayLoop is the product, as `outbox relay` runs it.
+func relayLoop(_ context.Context, s *servers, t table, all context.Context) error {
+	relay, err := s.newRelay(t, s.sink)
+	if err != nil {
+		return err
 	}
+	return relay.Run(all)
 }
 
-var relayLoop = relayWith(relay.Config{})
-
-func (s *servers) newRelay(t table, cfg relay.Config) (*relay.Relay, error) {
+func (s *servers) newRelay(t table, into outbox.Sink) (*relay.Relay, error) {
 	destination, err := outbox.ParseTemplate(t.destination)
 	if err != nil {
 		return nil, err
 	}
-	cfg.Tables, cfg.Logger = []relay.Table{{Layout: t.layout, Destination: destination}}, quiet
+	cfg := relay.Config{Tables: []relay.Table{{Layout: t.layout, Destination: destination}}, Logger: quiet}
 	cfg.Retention.After, cfg.LetterRetention.After = -1, -1
-	return relay.New(s.relay, s.sink, cfg)
+	return relay.New(s.relay, into, cfg)
 }

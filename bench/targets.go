@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
@@ -18,9 +16,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/redis/go-redis/v9"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
+	"golang.org/x/sync/errgroup"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 	"github.com/outboxrelay/outbox/sink/kafka"
 	"github.com/outboxrelay/outbox/sink/natsjs"
@@ -50,7 +50,6 @@ func openTargets(ctx context.Context, s *servers) (targets []target, stop func()
 		if err != nil {
 			return nil, stop, err
 		}
-		to.share = max(to.share, 1)
 		targets = append(targets, to)
 	}
 	return targets, stop, nil
@@ -72,7 +71,7 @@ func openPubSub(_ context.Context, s *servers, _ func(func())) (target, error) {
 
 func openStream(_ context.Context, s *servers, _ func(func())) (target, error) {
 	sink, err := redisstream.New(s.client, redisstream.Config{Create: true})
-	return target{name: "Redis Streams", id: "streams", sink: sink,
+	return target{name: "Redis Streams", sink: sink,
 		clear: func(ctx context.Context) error { return s.client.FlushAll(ctx).Err() },
 		arrived: func(ctx context.Context) (int, error) {
 			n, err := s.client.XLen(ctx, place).Result()
@@ -100,19 +99,19 @@ func pipelined(ctx context.Context, client *redis.Client, all []message, add fun
 	return nil
 }
 
-func openNATS(ctx context.Context, s *servers, later func(func())) (target, error) {
-	var err error
-	if s.nats, err = startBroker(ctx, "nats"); err != nil {
+func openNATS(ctx context.Context, _ *servers, later func(func())) (target, error) {
+	server, err := startBroker(ctx, "nats")
+	if err != nil {
 		return target{}, err
 	}
-	later(s.nats.stop)
-	sink, err := natsjs.Open(ctx, s.nats.url,
+	later(server.stop)
+	sink, err := natsjs.Open(ctx, server.url,
 		natsjs.Config{Create: natsjs.Stream{Name: "BENCH", Subjects: []string{place}}})
 	if err != nil {
 		return target{}, err
 	}
 	later(func() { _ = sink.Close() })
-	conn, err := nats.Connect(s.nats.url)
+	conn, err := nats.Connect(server.url)
 	if err != nil {
 		return target{}, err
 	}
@@ -122,7 +121,7 @@ func openNATS(ctx context.Context, s *servers, later func(func())) (target, erro
 		return target{}, err
 	}
 	stream, err := js.Stream(ctx, "BENCH")
-	return target{name: "NATS JetStream, stream in files", id: "nats", sink: sink,
+	return target{name: "NATS JetStream, stream in files", sink: sink,
 		clear: func(ctx context.Context) error { return stream.Purge(ctx) },
 		arrived: func(ctx context.Context) (int, error) {
 			info, err := stream.Info(ctx)
@@ -152,14 +151,14 @@ func openNATS(ctx context.Context, s *servers, later func(func())) (target, erro
 	}, err
 }
 
-func openKafka(ctx context.Context, s *servers, later func(func())) (target, error) {
+func openKafka(ctx context.Context, _ *servers, later func(func())) (target, error) {
 	server, err := startBroker(ctx, "kafka")
 	if err != nil {
 		return target{}, err
 	}
 	later(server.stop)
 	sink, err := kafka.Open(ctx, "kafka://"+server.url,
-		kafka.Config{Create: &kafka.Creation{Partitions: kafkaPartitions, Replication: 1}})
+		kafka.Config{Create: &kafka.Creation{Partitions: 12, Replication: 1}})
 	if err != nil {
 		return target{}, err
 	}
@@ -169,89 +168,45 @@ func openKafka(ctx context.Context, s *servers, later func(func())) (target, err
 		return target{}, err
 	}
 	later(client.Close)
+	admin := kadm.NewClient(client)
 	first, err := newMessages(1, 1)
 	if err == nil { // which makes the topic
-		err = publishAll(ctx, sink, first)
+		err = sink.Publish(ctx, []outbox.Delivery{*first[0].event})[0].Err
 	}
-	return target{name: "Kafka (kfake), 12 partitions", id: "kafka", sink: sink,
-		clear:   func(ctx context.Context) error { return emptyTopic(ctx, client) },
-		arrived: func(ctx context.Context) (int, error) { return records(ctx, client) },
+	return target{name: "Kafka (kfake), 12 partitions", sink: sink,
+		clear:   func(ctx context.Context) error { return emptyTopic(ctx, admin) },
+		arrived: func(ctx context.Context) (int, error) { return records(ctx, admin) },
 		publish: func(ctx context.Context, all []message) error {
-			var failed atomic.Pointer[error]
+			var acknowledged kgo.FirstErrPromise
 			for _, m := range all { // it waits where 10,000 are not acknowledged
-				client.Produce(ctx, &kgo.Record{Topic: place, Key: []byte(m.key), Value: m.body},
-					func(_ *kgo.Record, err error) {
-						if err != nil {
-							failed.Store(&err)
-						}
-					})
+				client.Produce(ctx, &kgo.Record{Topic: place, Key: []byte(m.key), Value: m.body}, acknowledged.Promise())
 			}
-			if err := client.Flush(ctx); err != nil {
-				return err
-			}
-			if err := failed.Load(); err != nil {
-				return *err
-			}
-			return nil
+			return acknowledged.Err()
 		},
 	}, err
 }
 
-const kafkaPartitions = 12
-
-// offsets are those of the topic's partitions: -1 asks for the ends, -2 for the starts.
-func offsets(ctx context.Context, client *kgo.Client, of int64) ([]int64, error) {
-	request := kmsg.NewPtrListOffsetsRequest()
-	topic := kmsg.NewListOffsetsRequestTopic()
-	topic.Topic = place
-	for p := range kafkaPartitions {
-		partition := kmsg.NewListOffsetsRequestTopicPartition()
-		partition.Partition, partition.Timestamp = int32(p), of
-		topic.Partitions = append(topic.Partitions, partition)
-	}
-	request.Topics = append(request.Topics, topic)
-	answer, err := request.RequestWith(ctx, client)
-	if err != nil {
-		return nil, err
-	}
-	found := make([]int64, kafkaPartitions)
-	for _, p := range answer.Topics[0].Partitions {
-		if p.ErrorCode != 0 {
-			return nil, fmt.Errorf("list offsets: code %d", p.ErrorCode)
-		}
-		found[p.Partition] = p.Offset
-	}
-	return found, nil
-}
-
-func records(ctx context.Context, client *kgo.Client) (n int, err error) {
-	ends, err := offsets(ctx, client, -1)
+// records is how many there are in the topic.
+func records(ctx context.Context, admin *kadm.Client) (n int, err error) {
+	starts, err := admin.ListStartOffsets(ctx, place)
 	if err != nil {
 		return 0, err
 	}
-	starts, err := offsets(ctx, client, -2)
-	for p := range starts {
-		n += int(ends[p] - starts[p])
-	}
-	return n, err
+	ends, err := admin.ListEndOffsets(ctx, place)
+	ends.Each(func(end kadm.ListedOffset) {
+		start, _ := starts.Lookup(place, end.Partition)
+		n += int(end.Offset - start.Offset)
+	})
+	return n, errors.Join(err, starts.Error(), ends.Error())
 }
 
-func emptyTopic(ctx context.Context, client *kgo.Client) error {
-	ends, err := offsets(ctx, client, -1)
+func emptyTopic(ctx context.Context, admin *kadm.Client) error {
+	ends, err := admin.ListEndOffsets(ctx, place)
 	if err != nil {
 		return err
 	}
-	request := kmsg.NewPtrDeleteRecordsRequest()
-	topic := kmsg.NewDeleteRecordsRequestTopic()
-	topic.Topic = place
-	for p, end := range ends {
-		partition := kmsg.NewDeleteRecordsRequestTopicPartition()
-		partition.Partition, partition.Offset = int32(p), end
-		topic.Partitions = append(topic.Partitions, partition)
-	}
-	request.Topics = append(request.Topics, topic)
-	_, err = request.RequestWith(ctx, client)
-	return err
+	deleted, err := admin.DeleteRecords(ctx, ends.Offsets())
+	return errors.Join(err, deleted.Error())
 }
 
 func openRabbit(ctx context.Context, _ *servers, later func(func())) (target, error) {
@@ -280,7 +235,7 @@ func openRabbit(ctx context.Context, _ *servers, later func(func())) (target, er
 		return target{}, err
 	}
 	later(func() { _ = sink.Close() })
-	return target{name: "RabbitMQ, durable classic queue", id: "rabbitmq", sink: sink, share: 5,
+	return target{name: "RabbitMQ, durable classic queue", sink: sink, share: 5,
 		clear: func(context.Context) error { _, err := channel.QueuePurge(place, false); return err },
 		arrived: func(context.Context) (int, error) {
 			queue, err := channel.QueueDeclarePassive(place, true, false, false, false, nil)
@@ -330,7 +285,7 @@ func openTable(ctx context.Context, s *servers, later func(func())) (target, err
 		return target{}, err
 	}
 	later(func() { _ = sink.Close() })
-	return target{name: "PostgreSQL table", id: "postgres", sink: sink, share: 2,
+	return target{name: "PostgreSQL table", sink: sink, share: 2,
 		clear: func(ctx context.Context) error { _, err := db.Exec(ctx, "TRUNCATE "+place); return err },
 		arrived: func(ctx context.Context) (n int, err error) {
 			return n, db.QueryRow(ctx, "SELECT count(*) FROM "+place).Scan(&n)
@@ -378,28 +333,23 @@ func openWebhook(_ context.Context, _ *servers, later func(func())) (target, err
 
 // post sends messages over 64 connections, unsigned.
 func post(ctx context.Context, client *http.Client, url string, all []message) error {
-	var lines sync.WaitGroup
-	var failed atomic.Pointer[error]
+	lines, ctx := errgroup.WithContext(ctx)
 	for line := range 64 {
-		lines.Go(func() {
-			for i := line; i < len(all) && failed.Load() == nil; i += 64 {
+		lines.Go(func() error {
+			for i := line; i < len(all) && ctx.Err() == nil; i += 64 {
 				request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(all[i].body))
-				if err == nil {
-					var answer *http.Response
-					if answer, err = client.Do(request); err == nil {
-						_, _ = io.Copy(io.Discard, answer.Body)
-						_ = answer.Body.Close()
-					}
-				}
 				if err != nil {
-					failed.Store(&err)
+					return err
 				}
+				answer, err := client.Do(request)
+				if err != nil {
+					return err
+				}
+				_, _ = io.Copy(io.Discard, answer.Body)
+				_ = answer.Body.Close()
 			}
+			return nil
 		})
 	}
-	lines.Wait()
-	if err := failed.Load(); err != nil {
-		return *err
-	}
-	return nil
+	return lines.Wait()
 }

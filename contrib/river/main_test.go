@@ -39,15 +39,25 @@ func ok(t testing.TB, err error) {
 // database returns a pool on a new database with the tables of dead letters and River's.
 func database(t testing.TB) *pgxpool.Pool {
 	t.Helper()
-	url := testenv.Database(t)
-	ok(t, migrations.Up(t.Context(), url, "core"))
+	url := testenv.Prepared(t, "river", func(ctx context.Context, url string) error {
+		if err := migrations.Up(ctx, url, "core"); err != nil {
+			return err
+		}
+		pool, err := pgxpool.New(ctx, url)
+		if err != nil {
+			return err
+		}
+		defer pool.Close()
+		m, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			return err
+		}
+		_, err = m.Migrate(ctx, rivermigrate.DirectionUp, nil)
+		return err
+	})
 	pool, err := pgxpool.New(t.Context(), url)
 	ok(t, err)
 	t.Cleanup(pool.Close)
-	m, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Logger: slog.New(slog.DiscardHandler)})
-	ok(t, err)
-	_, err = m.Migrate(t.Context(), rivermigrate.DirectionUp, nil)
-	ok(t, err)
 	return pool
 }
 

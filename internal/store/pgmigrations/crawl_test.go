@@ -293,7 +293,7 @@ func explain(t *testing.T, conn *pgx.Conn, sql string, args ...any) (plan, float
 }
 
 // FR-006: "Performance test: Query 10K events by crawl_id < 100ms". The plan is asserted, not the
-// clock, which on a shared machine says little; `make bench-seeds` shows it.
+// clock, which on a shared machine says little: the test prints it.
 func TestQuery10KEventsByCrawlID(t *testing.T) {
 	t.Parallel()
 	_, conn := database(t)

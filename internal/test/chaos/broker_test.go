@@ -3,7 +3,6 @@ package chaos
 import (
 	"encoding/json"
 	"net"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -102,21 +101,11 @@ func (w *world) retried() (n int) {
 	return n
 }
 
-// freeAddr is an address for a server that is about to be started.
-func freeAddr(t *testing.T) (addr string, port int) {
+// freeAddress is an address for a server that is about to be started, perhaps more than once.
+func freeAddress(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr = listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	_, text, _ := net.SplitHostPort(addr)
-	port, err = strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return addr, port
+	must(t, err)
+	must(t, listener.Close())
+	return listener.Addr().String()
 }

@@ -23,13 +23,6 @@ import (
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
-func (w *world) must(err error) {
-	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-}
-
 // openRedisStream starts a Redis that writes down what it is to remember before it answers.
 func openRedisStream(w *world, _ string) *broker {
 	w.t.Helper()
@@ -114,9 +107,9 @@ func openNATS(w *world, _ string) *broker {
 
 func openKafka(w *world, _ string) *broker {
 	w.t.Helper()
-	addr, port := freeAddr(w.t)
-	b := &broker{faults: map[string]func() func(){}, proxy: newProxy(w.t, addr)}
-	server := newChild(w.t, roleKafka, port, fileVariable+"="+w.t.TempDir(), nameVariable+"="+b.proxy.Listen)
+	address := freeAddress(w.t)
+	b := &broker{faults: map[string]func() func(){}, proxy: newProxy(w.t, address)}
+	server := newChild(w.t, roleKafka, address, fileVariable+"="+w.t.TempDir(), nameVariable+"="+b.proxy.Listen)
 	b.server, b.url = server, "kafka://"+b.proxy.Listen
 	b.received = func() (all []outboxtest.Received) {
 		client, err := kgo.NewClient(kgo.SeedBrokers(b.proxy.Listen), kgo.ConsumeTopics(destination),
@@ -246,9 +239,7 @@ func ownRabbitMQ(t testing.TB) *testenv.RabbitMQ {
 	starting.Lock()
 	defer starting.Unlock()
 	server, err := testenv.StartRabbitMQ(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := server.Stop(); err != nil {
 			t.Error(err)
@@ -313,9 +304,9 @@ func openTable(w *world, fault string) *broker {
 // openEndpoint has an HTTP server that takes everything.
 func openEndpoint(w *world, _ string) *broker {
 	w.t.Helper()
-	addr, port := freeAddr(w.t)
-	server := newChild(w.t, roleEndpoint, port)
-	b := &broker{faults: map[string]func() func(){}, server: server, proxy: newProxy(w.t, addr)}
+	address := freeAddress(w.t)
+	server := newChild(w.t, roleEndpoint, address)
+	b := &broker{faults: map[string]func() func(){}, server: server, proxy: newProxy(w.t, address)}
 	file := filepath.Join(w.t.TempDir(), "endpoints.yaml")
 	w.must(os.WriteFile(file, fmt.Appendf(nil, "endpoints:\n  - name: %s\n    url: http://%s/\n    secrets: [%s]\n",
 		destination, b.proxy.Listen, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="), 0o600))

@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -29,8 +27,8 @@ const (
 	roleKafka    = "kafka"    // a broker that keeps its data in a folder
 	roleEndpoint = "endpoint" // an HTTP server that prints what it gets before it answers
 
-	portVariable = "OUTBOX_CHAOS_PORT" // where the server listens
-	nameVariable = "OUTBOX_CHAOS_NAME" // the address at which clients shall look for it
+	addressVariable = "OUTBOX_CHAOS_ADDRESS" // where the server listens
+	nameVariable    = "OUTBOX_CHAOS_NAME"    // the address at which clients shall look for it
 
 	sayReady = "ready"
 
@@ -40,7 +38,12 @@ const (
 )
 
 // serveKafka is kfake, the imitation of a broker by the authors of the client.
-func serveKafka(port int, commands <-chan string) error {
+func serveKafka(address string, commands <-chan string) error {
+	_, text, _ := net.SplitHostPort(address)
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		return err
+	}
 	listen := func(network, address string) (net.Listener, error) {
 		l, err := net.Listen(network, address)
 		return named{l, os.Getenv(nameVariable)}, err
@@ -76,8 +79,8 @@ func (n named) Addr() net.Addr { return n }
 func (named) Network() string  { return "tcp" }
 func (n named) String() string { return n.name }
 
-func serveEndpoint(port int, commands <-chan string) error {
-	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+func serveEndpoint(address string, commands <-chan string) error {
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return err
 	}
@@ -126,80 +129,57 @@ func serveNATS(file string) error {
 
 // serve is the whole life of a child in a server's role.
 func serve(role string, commands <-chan string) error {
-	port, err := strconv.Atoi(os.Getenv(portVariable))
-	if err != nil {
-		return err
-	}
+	address := os.Getenv(addressVariable)
 	if role == roleKafka {
-		return serveKafka(port, commands)
+		return serveKafka(address, commands)
 	}
-	return serveEndpoint(port, commands)
+	return serveEndpoint(address, commands)
 }
 
 // child is a process of a server's role. It may be killed and started again.
 type child struct {
-	env []string
+	*process
+	t     *testing.T
+	env   []string
+	stdin io.WriteCloser // for commands; its end tells it that the test has gone
 
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser // whose end tells it that the test has gone
-	exited chan struct{}
-
-	mu   sync.Mutex
-	said []string // in all its lives, its readiness left out
+	mu    sync.Mutex
+	heard []string // in all its lives, its readiness left out
 }
 
-// newChild starts a server at a port of 127.0.0.1; env is added to its environment.
-func newChild(t *testing.T, role string, port int, env ...string) *child {
+// newChild starts a server at an address; env is added to its environment.
+func newChild(t *testing.T, role, address string, env ...string) *child {
 	t.Helper()
-	c := &child{env: append(env, roleVariable+"="+role, portVariable+"="+itoa(port))}
-	if err := c.start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Kill() })
+	c := &child{t: t, env: append(env, roleVariable+"="+role, addressVariable+"="+address)}
+	must(t, c.Restart())
 	return c
 }
 
-func (c *child) start() error {
+// Restart starts it, again with what it has stored.
+func (c *child) Restart() error {
 	program, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	c.cmd = exec.Command(program)
-	c.cmd.Env = append(os.Environ(), c.env...)
-	c.cmd.Stderr = os.Stderr
-	stdout, err := c.cmd.StdoutPipe()
-	if err != nil {
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), c.env...)
+	if c.stdin, err = cmd.StdinPipe(); err != nil {
 		return err
 	}
-	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
-		return err
-	}
-	if err := c.cmd.Start(); err != nil {
-		return err
-	}
-	cmd, exited, ready := c.cmd, make(chan struct{}), make(chan struct{})
-	c.exited = exited
-	go func() { // ends with the process, for which Kill waits
-		defer close(exited)
-		for lines := bufio.NewReader(stdout); ; {
-			line, err := lines.ReadString('\n') // what has no end was cut off by the kill
-			if err != nil {
-				break
-			}
-			if line = strings.TrimSuffix(line, "\n"); line == sayReady {
-				close(ready)
-				continue
-			}
-			c.mu.Lock()
-			c.said = append(c.said, line)
-			c.mu.Unlock()
+	ready := make(chan struct{})
+	c.process = start(c.t, cmd, func(line []byte) {
+		if string(line) == sayReady {
+			close(ready)
+			return
 		}
-		_ = cmd.Wait() // was killed
-	}()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.heard = append(c.heard, string(line))
+	})
 	select {
 	case <-ready:
 		return nil
-	case <-exited:
+	case <-c.exited:
 		return errors.New("start a child: it ended before it was ready")
 	}
 }
@@ -207,22 +187,18 @@ func (c *child) start() error {
 func (c *child) lines() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return append([]string(nil), c.said...)
-}
-
-// tell gives it a command.
-func (c *child) tell(t *testing.T, command string) {
-	t.Helper()
-	if _, err := io.WriteString(c.stdin, command+"\n"); err != nil {
-		t.Fatal(err)
-	}
+	return append([]string(nil), c.heard...)
 }
 
 // told returns a fault that a command begins, and another one ends.
 func (c *child) told(t *testing.T, command string) func() (end func()) {
+	tell := func(command string) {
+		_, err := io.WriteString(c.stdin, command+"\n")
+		must(t, err)
+	}
 	return func() func() {
-		c.tell(t, command)
-		return func() { c.tell(t, commandWell) }
+		tell(command)
+		return func() { tell(commandWell) }
 	}
 }
 
@@ -231,10 +207,6 @@ func (c *child) PID() int { return c.cmd.Process.Pid }
 
 // Kill ends it with SIGKILL.
 func (c *child) Kill() error {
-	_ = c.cmd.Process.Kill() // fails if it has ended
-	<-c.exited
+	c.kill(c.t)
 	return nil
 }
-
-// Restart starts it again with what it has stored.
-func (c *child) Restart() error { return c.start() }

@@ -64,9 +64,7 @@ func TestEndpointChaos(t *testing.T) {
 				i, e.URL, i, hangs, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo=")
 		}
 		file := filepath.Join(t.TempDir(), "endpoints.yaml")
-		if err := os.WriteFile(file, []byte(list.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(list.String()), 0o600))
 		w.relaySink = "webhook:" + file + "?allow=private,http"
 		relay := w.relay(nil)
 		rounds := size(400, 100)
@@ -90,17 +88,13 @@ func TestEndpointChaos(t *testing.T) {
 			t.Errorf("no request hung in %s: the fault did not strike", took)
 		}
 		rows, err := w.pool.Query(t.Context(), "SELECT id::text, created_at"+others)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer rows.Close()
 		var took []time.Duration
 		for rows.Next() {
 			var id string
 			var at time.Time
-			if err := rows.Scan(&id, &at); err != nil {
-				t.Fatal(err)
-			}
+			must(t, rows.Scan(&id, &at))
 			e.mu.Lock()
 			came := e.arrived[id]
 			e.mu.Unlock()
@@ -121,7 +115,6 @@ func TestEndpointChaos(t *testing.T) {
 	if with > hangs/2 {
 		t.Errorf("the others' events took %s (p99) beside endpoints that hang, and %s without them", with, without)
 	}
-	fmt.Printf("%-28s struck    2  p99 of the others %d ms, without %d ms, ratio %.2f  (%.0f s)%s\n", name,
-		with.Milliseconds(), without.Milliseconds(), with.Seconds()/without.Seconds(), time.Since(began).Seconds(),
-		map[bool]string{true: "  FAILED"}[t.Failed()])
+	line(t, name, 2, began, "p99 of the others %d ms, without %d ms, ratio %.2f",
+		with.Milliseconds(), without.Milliseconds(), with.Seconds()/without.Seconds())
 }

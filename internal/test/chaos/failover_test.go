@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
@@ -20,25 +19,17 @@ func (w *world) standby() *pgxpool.Pool {
 	if errors.Is(err, testenv.ErrNoBackup) {
 		w.t.Skip(err)
 	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 	w.t.Cleanup(func() { _ = standby.Stop() })
 	both, err := url.Parse(w.relayDatabase)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 	second, err := url.Parse(standby.TCPURL("postgres"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 	both.Host += "," + second.Host
 	both.RawQuery += "&target_session_attrs=read-write"
 	w.relayDatabase = both.String()
 	on, err := pgxpool.New(w.t.Context(), second.String())
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 	w.t.Cleanup(on.Close)
 	return on
 }
@@ -58,16 +49,8 @@ func (w *world) cutOff(standby *pgxpool.Pool) {
 // forgiven.
 func (w *world) forgive(before []outboxtest.Written) {
 	w.t.Helper()
-	rows, err := w.pool.Query(w.t.Context(), "SELECT id::text FROM "+w.table)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	survived := map[string]bool{}
-	for _, id := range ids {
+	for _, id := range w.texts("SELECT id::text FROM " + w.table) {
 		survived[id] = true
 	}
 	lost := 0
@@ -86,17 +69,12 @@ func (w *world) forgive(before []outboxtest.Written) {
 // other events, and none of those may be taken for the old ones.
 func failover(w *world) int {
 	standby := w.standby()
-	w.produce()
-	w.relay(nil)
-	w.relay(nil)
-	w.arrive(300)
+	w.underway(300)
 	w.cutOff(standby)
 	w.arrive(600) // the standby has none of it
 	last := w.number("SELECT max(position) FROM " + w.table)
 	before := w.end()
-	if err := w.pg.Kill(); err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(w.pg.Kill())
 	if _, err := standby.Exec(w.t.Context(), "SELECT pg_promote()"); err != nil {
 		w.t.Fatal(err)
 	}
@@ -116,15 +94,10 @@ func failoverUnderLoad(w *world) int {
 	standby := w.standby()
 	w.connect(w.relayDatabase)
 	w.producers.pool = w.pool
-	w.produce()
-	w.relay(nil)
-	w.relay(nil)
-	w.arrive(500)
+	w.underway(500)
 	w.cutOff(standby)
 	w.arrive(1000)
-	if err := w.pg.Kill(); err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(w.pg.Kill())
 	time.Sleep(200 * time.Millisecond) // what was acknowledged is recorded
 	w.era.Store(1)
 	if _, err := standby.Exec(w.t.Context(), "SELECT pg_promote()"); err != nil {

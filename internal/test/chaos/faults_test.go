@@ -64,21 +64,38 @@ func left(name string) bool {
 	return true
 }
 
+// row strikes a fault in a test of its own, unless it is left to `make chaos` or takes root.
+func row(t *testing.T, name string, root bool, strike func(*testing.T)) {
+	if left(name) {
+		return
+	}
+	if root && os.Getuid() != 0 {
+		fmt.Printf("%-28s not run: it takes root\n", name)
+		return
+	}
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		strike(t)
+	})
+}
+
+// line prints the line of a fault: how often it struck, what there is to say about it, and how long it took.
+func line(t *testing.T, name string, struck int, began time.Time, about string, args ...any) {
+	t.Helper()
+	if struck == 0 {
+		t.Error("the fault never struck")
+	}
+	fmt.Printf("%-28s struck %4d  %s  (%.0f s)%s\n", name, struck, fmt.Sprintf(about, args...),
+		time.Since(began).Seconds(), map[bool]string{true: "  FAILED"}[t.Failed()])
+}
+
 // TestChaos runs the table. Each fault is struck while producers write; then it is healed, and everything must drain
 // and compare.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	for _, table := range faults {
 		for _, f := range table {
-			if left(f.name) {
-				continue
-			}
-			if f.root && os.Getuid() != 0 {
-				fmt.Printf("%-28s not run: it takes root\n", f.name)
-				continue
-			}
-			t.Run(f.name, func(t *testing.T) {
-				t.Parallel()
+			row(t, f.name, f.root, func(t *testing.T) {
 				w := newWorld(t, f)
 				struck := f.strike(w)
 				w.finish(f.name, struck)

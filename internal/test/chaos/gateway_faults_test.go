@@ -48,11 +48,7 @@ var forgeries = []streamFault{
 func TestGatewayChaos(t *testing.T) {
 	t.Parallel()
 	for _, f := range gatewayFaults {
-		if left(f.name) {
-			continue
-		}
-		t.Run(f.name, func(t *testing.T) {
-			t.Parallel()
+		row(t, f.name, false, func(t *testing.T) {
 			s := serveWithTokens(t, f.name, f.sqlite, f.flags...)
 			struck, about := f.strike(s)
 			if s.process.running() {
@@ -60,19 +56,11 @@ func TestGatewayChaos(t *testing.T) {
 			} else {
 				t.Errorf("the gateway has ended: %v", s.process.err)
 			}
-			if struck == 0 {
-				t.Error("the fault never struck")
-			}
-			fmt.Printf("%-34s struck %4d  %s  (%.0f s)%s\n", f.name, struck, about, time.Since(s.began).Seconds(),
-				map[bool]string{true: "  FAILED"}[t.Failed()])
+			line(t, f.name, struck, s.began, "%s", about)
 		})
 	}
 	for _, f := range forgeries {
-		if left(f.name) {
-			continue
-		}
-		t.Run(f.name, func(t *testing.T) {
-			t.Parallel()
+		row(t, f.name, false, func(t *testing.T) {
 			s := newStreaming(t, f)
 			s.begin()
 			s.finish(f.strike(s))
@@ -90,7 +78,7 @@ func listNotRead(s *served) (struck int, about string) {
 		SELECT 'acme', 'a', repeat(chr(128169), 10000), jsonb_build_object('a', repeat('x', 16000)) FROM generate_series(1, 500)`)
 	s.exec(`INSERT INTO crawl_runs (tenant_id, app_package) VALUES ('beta', 'b')`)
 	for range 20 {
-		s.must(200, other, "GET", "/v1/runs?limit=1", "")
+		s.expect(200, other, "GET", "/v1/runs?limit=1", "")
 	}
 	before := s.peak()
 	for range clients {
@@ -99,7 +87,7 @@ func listNotRead(s *served) (struck int, about string) {
 	var took []time.Duration
 	for end := time.Now().Add(12 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		began := time.Now()
-		s.must(200, other, "GET", "/v1/runs?limit=1", "")
+		s.expect(200, other, "GET", "/v1/runs?limit=1", "")
 		took = append(took, time.Since(began))
 	}
 	slices.Sort(took)
@@ -143,7 +131,7 @@ func (s *served) untilEnd(reader, writer, run string, over func() time.Time) (af
 		ended <- lines.Err()
 	}()
 	add := func() {
-		s.must(201, writer, "POST", "/v1/runs/"+run+"/events", `{"events":[{"type":"ACTION_EXECUTED"}]}`)
+		s.expect(201, writer, "POST", "/v1/runs/"+run+"/events", `{"events":[{"type":"ACTION_EXECUTED"}]}`)
 	}
 	add()
 	eventually(s.t, "the stream has events", func() bool { return seen.Load() == 2 })
@@ -293,7 +281,7 @@ func tokenInLog(s *served) (struck int, about string) {
 	id, text := s.token("acme", "read,write,operate")
 	secret := text[strings.LastIndex(text, "_")+1:]
 	var ticket struct{ Ticket string }
-	decode(s.t, s.must(201, text, "POST", "/v1/stream-tickets", ""), &ticket)
+	decode(s.t, s.expect(201, text, "POST", "/v1/stream-tickets", ""), &ticket)
 	var all sync.WaitGroup
 	for _, place := range []string{
 		"GET /v1/runs/%s", "GET /v1/runs?%s", "GET /v1/runs?%s=1", "GET /v1/runs?x=%s", "GET /v1/runs?cursor=%s",

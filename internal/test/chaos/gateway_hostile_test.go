@@ -40,13 +40,13 @@ func hostileRequests(s *served) (struck int, about string) {
 		body := fmt.Sprintf(`{"appPackage":"%[1]s","goal":"%[1]s","deviceConfig":{"a":"%[1]s"}}`, p.mark)
 		for _, run := range []*string{&p.own, &p.victim} {
 			*run = s.run(p.tokens[0], body)
-			s.must(201, p.tokens[0], "POST", "/v1/runs/"+*run+"/events",
+			s.expect(201, p.tokens[0], "POST", "/v1/runs/"+*run+"/events",
 				fmt.Sprintf(`{"events":[{"type":"A","payload":{"a":"%s"}}]}`, p.mark))
 		}
 	}
 	look := func() (state string) {
 		for _, p := range parties {
-			state += s.must(200, p.tokens[0], "GET", "/v1/runs/"+p.victim, "") + s.must(200, p.tokens[0], "GET",
+			state += s.expect(200, p.tokens[0], "GET", "/v1/runs/"+p.victim, "") + s.expect(200, p.tokens[0], "GET",
 				"/v1/runs/"+p.victim+"/events", "")
 		}
 		return state

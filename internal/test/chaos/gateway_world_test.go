@@ -2,15 +2,12 @@ package chaos
 
 import (
 	"bufio"
-	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -42,9 +39,7 @@ func serveWithTokens(t *testing.T, name string, sqlite bool, flags ...string) *s
 		args = append(args, "--sink", s.redis.URL())
 	}
 	path, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.outbox("migrate", "up", "--set", "core,crawl")
 	s.process = s.world.process(path, nil, append(append(args, "--database", s.database), flags...)...)
 	eventually(t, "the API is served", func() bool { return strings.Contains(s.process.said(), `"serving the API"`) })
@@ -52,18 +47,11 @@ func serveWithTokens(t *testing.T, name string, sqlite bool, flags ...string) *s
 }
 
 // outbox runs a command on the database and returns what it prints.
-func (s *served) outbox(args ...string) []byte {
+func (s *served) outbox(args ...string) string {
 	s.t.Helper()
-	path, err := binary()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	var said bytes.Buffer
-	cmd := exec.Command(path, append(args, "--database", s.database)...)
-	cmd.Stderr = &said
-	out, err := cmd.Output()
-	if err != nil {
-		s.t.Fatalf("outbox %s: %v: %s", strings.Join(args, " "), err, said.String())
+	out, said, code, err := outboxOn(s.t, s.database, args...)
+	if s.must(err); code != 0 {
+		s.t.Fatalf("outbox %s: exit code %d: %s", strings.Join(args, " "), code, said)
 	}
 	return out
 }
@@ -73,37 +61,19 @@ func (s *served) token(tenant, scope string, more ...string) (id, text string) {
 	s.t.Helper()
 	var made struct{ ID, Token string }
 	args := append([]string{"token", "create", "-o", "json", "--tenant", tenant, "--scope", scope}, more...)
-	decode(s.t, string(s.outbox(args...)), &made)
+	decode(s.t, s.outbox(args...), &made)
 	return made.ID, made.Token
 }
 
 // ask makes a request and returns the answer.
 func (s *served) ask(token, method, path, body string) (status int, answer string) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+s.address+path, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+token)
-	if body != "" {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	resp, err := perRequest.Do(req)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return resp.StatusCode, string(text)
+	status, _, answer = ask(s.t, method, "http://"+s.address+path, token, body)
+	return status, answer
 }
 
-// must is ask with the only status that is right.
-func (s *served) must(want int, token, method, path, body string) (answer string) {
+// expect is ask with the only status that is right.
+func (s *served) expect(want int, token, method, path, body string) (answer string) {
 	s.t.Helper()
 	status, answer := s.ask(token, method, path, body)
 	if status != want {
@@ -116,8 +86,8 @@ func (s *served) must(want int, token, method, path, body string) (answer string
 func (s *served) run(token, body string) (id string) {
 	s.t.Helper()
 	var made struct{ RunID string }
-	decode(s.t, s.must(201, token, "POST", "/v1/runs", body), &made)
-	s.must(200, token, "POST", "/v1/runs/"+made.RunID+"/start", "")
+	decode(s.t, s.expect(201, token, "POST", "/v1/runs", body), &made)
+	s.expect(200, token, "POST", "/v1/runs/"+made.RunID+"/start", "")
 	return made.RunID
 }
 
@@ -132,14 +102,10 @@ func decode(t *testing.T, text string, to any) {
 func (s *served) open(token, path string) *http.Response {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://"+s.address+path, nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(err)
 	req.Header.Set("Authorization", "Bearer "+token)
 	resp, err := perRequest.Do(req)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(err)
 	return resp
 }
 
@@ -153,9 +119,7 @@ func (s *served) raw(text string) net.Conn {
 	if err == nil {
 		_, err = io.WriteString(conn, text)
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(err)
 	s.t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -183,8 +147,6 @@ func (s *served) exchange(text string) (status int, answer string) {
 func (s *served) peak() int {
 	s.t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.process.cmd.Process.Pid))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(err)
 	return numberAfter(strings.ReplaceAll(strings.ReplaceAll(string(status), "\t", ""), " ", ""), "VmHWM:") >> 10
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"os/exec"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -81,14 +80,10 @@ func (w *world) panickyRelay(refuses func(uuid.UUID) bool) *panicky {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(w.t.Context())
 	db, err := postgres.Connect(ctx, w.relayDatabase, postgres.Config{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 	w.t.Cleanup(db.Close)
 	redis, err := redispubsub.Open(ctx, w.relaySink, redispubsub.Config{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 	w.t.Cleanup(func() { _ = redis.Close() })
 	sink := &panicky{Sink: redis, refuses: refuses}
 	r, err := relay.New(db, sink, relay.Config{
@@ -96,9 +91,7 @@ func (w *world) panickyRelay(refuses func(uuid.UUID) bool) *panicky {
 		Backoff: relay.Backoff{Base: 20 * time.Millisecond},
 		Logger:  slog.New(slog.NewJSONHandler(w.t.Output(), nil)),
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()
 	w.t.Cleanup(func() {
@@ -108,14 +101,4 @@ func (w *world) panickyRelay(refuses func(uuid.UUID) bool) *panicky {
 		}
 	})
 	return sink
-}
-
-// outbox runs the command to its end, on this world's database, and returns what it said.
-func (w *world) outbox(args ...string) (said string, err error) {
-	path, err := binary()
-	if err != nil {
-		return "", err
-	}
-	out, err := exec.CommandContext(w.t.Context(), path, append(args, "--database", w.relayDatabase)...).CombinedOutput()
-	return string(out), err
 }

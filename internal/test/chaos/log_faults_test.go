@@ -67,9 +67,7 @@ func keysRefused(meanwhile func(*world)) func(*world) int {
 		w.relaySink = "redis://relay:hunter2@" + w.redis.Addr()
 		w.flags = append(w.retrying(), "--destination", w.table+"={key}")
 		w.blamed = math.MaxInt
-		w.produce()
-		w.relay(nil)
-		w.relay(nil)
+		w.underway(0)
 		for range 3 {
 			w.arrive(200)
 			before := w.copied()

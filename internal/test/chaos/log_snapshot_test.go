@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/outboxtest"
@@ -66,13 +65,9 @@ func TestSnapshotHeldOnLog(t *testing.T) {
 func (w *world) holdElsewhere() (processes []int32) {
 	w.t.Helper()
 	w.exec("CREATE DATABASE neighbour")
-	for _, database := range []string{"postgres", "neighbour"} {
-		config := w.pool.Config().ConnConfig.Copy()
-		config.Database = database
-		conn, err := pgx.ConnectConfig(w.t.Context(), config)
-		w.must(err)
-		w.t.Cleanup(func() { _ = conn.Close(context.Background()) })
-		_, err = conn.Exec(w.t.Context(), `BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class`)
+	for _, database := range []string{w.database(), "neighbour"} {
+		conn, _ := w.session(database)
+		_, err := conn.Exec(w.t.Context(), `BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class`)
 		w.must(err)
 		processes = append(processes, int32(conn.PgConn().PID()))
 	}

@@ -22,9 +22,7 @@ var payloadFaults = []fault{
 // poison writes rows that cannot be delivered between those that can. They become dead letters.
 func poison(w *world) int {
 	w.exec("ALTER TABLE outbox_events DISABLE TRIGGER outbox_events_refuse") // as in a table from before it
-	w.produce()
-	w.relay(nil)
-	w.relay(nil)
+	w.underway(0)
 	for _, row := range []string{
 		`'e', '{}', '{"not": "a list"}'`,
 		`'e', '{}', '["fine", ""]'`,
@@ -36,9 +34,7 @@ func poison(w *world) int {
 		var id string
 		err := w.pool.QueryRow(w.t.Context(), `INSERT INTO outbox_events (occurred_at, source_bc, aggregate_id, event_topic, payload, destination_topics)
 			VALUES (now(), 'chaos', gen_random_uuid()::text, `+row+`) RETURNING id::text`).Scan(&id)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		w.must(err)
 		w.note(outboxtest.Written{ID: id, Outcome: outboxtest.Acknowledged, At: time.Now()})
 		w.dead++
 	}
@@ -49,10 +45,7 @@ func poison(w *world) int {
 }
 
 func largest(w *world) int {
-	w.produce()
-	w.relay(nil)
-	w.relay(nil)
-	w.arrive(60)
+	w.underway(60)
 	return w.number(`SELECT count(*) FROM outbox_events WHERE octet_length(payload::text) = $1`, outbox.DefaultMaxPayload)
 }
 

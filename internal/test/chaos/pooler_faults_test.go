@@ -28,9 +28,7 @@ var poolerFaults = []fault{
 func (w *world) pooler(settings map[string]string) *testenv.PgBouncer {
 	w.t.Helper()
 	b, err := testenv.StartPgBouncer(w.t.Context(), w.pg, settings)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 	w.t.Cleanup(func() {
 		if w.t.Failed() {
 			text, _ := b.Log()
@@ -46,16 +44,12 @@ func (w *world) pooler(settings map[string]string) *testenv.PgBouncer {
 func (w *world) producePooled() {
 	w.t.Helper()
 	cfg, err := pgxpool.ParseConfig(w.relayDatabase)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 	cfg.MaxConns = 12
 	cfg.ConnConfig.ConnectTimeout = 5 * time.Second
 	postgres.Adapt(cfg)
 	pool, err := pgxpool.NewWithConfig(w.t.Context(), cfg)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 	w.t.Cleanup(pool.Close)
 	w.producers.pool = pool
 	w.produce()
@@ -80,13 +74,9 @@ func poolerKilled(w *world) (struck int) {
 		w.arrive(200)
 		w.alike()
 		noticed := w.noticed()
-		if err := b.Kill(); err != nil {
-			w.t.Fatal(err)
-		}
+		w.must(b.Kill())
 		w.pause(0, time.Second)
-		if err := b.Restart(); err != nil {
-			w.t.Fatal(err)
-		}
+		w.must(b.Restart())
 		w.healed(takeOver)
 		if w.noticed() > noticed {
 			struck++
@@ -127,15 +117,10 @@ func poolerReconnects(w *world) (struck int) {
 // statementPooling starts commands behind a pooler in statement mode. Each says what to do, and ends; those that
 // reach the server itself deliver.
 func statementPooling(w *world) (struck int) {
-	w.produce()
-	w.relay(nil)
-	w.relay(nil)
-	w.arrive(50)
+	w.underway(50)
 	w.pooler(map[string]string{"pool_mode": "statement"})
 	path, err := binary()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 	for _, args := range [][]string{
 		{"relay", "--sink", w.relaySink},
 		{"serve", "--sink", w.relaySink, "--http", "127.0.0.1:0", "--listen", "127.0.0.1:0"},
@@ -161,26 +146,16 @@ func statementPooling(w *world) (struck int) {
 func latin1(w *world) (struck int) {
 	w.exec(`CREATE ROLE latin LOGIN SUPERUSER; ALTER ROLE latin SET client_encoding = 'LATIN1'`)
 	w.relayAs(url.User("latin"), nil)
-	w.produce()
-	w.relay(nil)
-	w.relay(nil)
+	w.underway(0)
 	written := map[string]outbox.Event{}
 	for i := range 20 {
 		e, err := outbox.NewEvent("größe.geändert", "Grüße 日本 😀")
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		w.must(err)
 		e.AggregateType, e.AggregateID = "Größe", "schlüssel 日本 "+itoa(i)
 		tx, err := w.pool.Begin(w.t.Context())
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		if err := w.writer.Write(w.t.Context(), tx, e); err != nil {
-			w.t.Fatal(err)
-		}
-		if err := tx.Commit(w.t.Context()); err != nil {
-			w.t.Fatal(err)
-		}
+		w.must(err)
+		w.must(w.writer.Write(w.t.Context(), tx, e))
+		w.must(tx.Commit(w.t.Context()))
 		w.note(outboxtest.Written{ID: e.ID.String(), Key: e.AggregateID, Outcome: outboxtest.Acknowledged, At: time.Now()})
 		written[e.ID.String()] = e
 	}
@@ -202,9 +177,7 @@ func latin1(w *world) (struck int) {
 func (w *world) relayAs(user *url.Userinfo, settings url.Values) {
 	w.t.Helper()
 	database, err := url.Parse(w.pg.TCPURL("postgres"))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 	database.User = user
 	query := database.Query()
 	for name, values := range settings {
@@ -220,9 +193,7 @@ func (w *world) relayAs(user *url.Userinfo, settings url.Values) {
 func passwordRotated(w *world) (struck int) {
 	hba := filepath.Join(w.pg.Dir(), "data", "pg_hba.conf")
 	rules, err := os.ReadFile(hba)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 	if err := os.WriteFile(hba, append([]byte("host all rotating 127.0.0.1/32 scram-sha-256\n"), rules...),
 		0o600); err != nil {
 		w.t.Fatal(err)
@@ -231,9 +202,7 @@ func passwordRotated(w *world) (struck int) {
 	w.exec(`SELECT pg_reload_conf()`)
 	file := filepath.Join(w.t.TempDir(), "passfile")
 	keep := func(password string) {
-		if err := os.WriteFile(file, []byte("*:*:*:rotating:"+password+"\n"), 0o600); err != nil {
-			w.t.Fatal(err)
-		}
+		w.must(os.WriteFile(file, []byte("*:*:*:rotating:"+password+"\n"), 0o600))
 	}
 	keep("first")
 	w.produce()

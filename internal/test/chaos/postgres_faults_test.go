@@ -37,10 +37,7 @@ var postgresFaults = []fault{
 }
 
 func backendsTerminated(w *world) (struck int) {
-	w.produce()
-	w.relay(nil)
-	w.relay(nil)
-	w.arrive(50)
+	w.underway(50)
 	before := w.heard.count()
 	for range 30 {
 		struck += w.number(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'outbox relay'`)
@@ -57,20 +54,14 @@ func backendsTerminated(w *world) (struck int) {
 // relay's commits are asynchronous): what is published again is for Redis to refuse.
 func databaseDown(end func(*testenv.Postgres) error) func(*world) int {
 	return func(w *world) (struck int) {
-		w.produce()
-		w.relay(nil)
-		w.relay(nil)
+		w.underway(0)
 		for range 3 {
 			w.arrive(200)
 			w.pause(0, 500*time.Millisecond)
 			before, noticed := w.pg.PID(), w.noticed()
-			if err := end(w.pg); err != nil {
-				w.t.Fatal(err)
-			}
+			w.must(end(w.pg))
 			w.pause(0, time.Second)
-			if err := w.pg.Restart(); err != nil {
-				w.t.Fatal(err)
-			}
+			w.must(w.pg.Restart())
 			w.healed(takeOver)
 			if w.pg.PID() != before && w.noticed() > noticed {
 				struck++
@@ -88,22 +79,14 @@ func (w *world) noticed() int {
 // diskFull fills the disk under the database, several times: statements fail with 53100, or the server cannot write its
 // log, crashes and does not come up again until there is room.
 func diskFull(w *world) int {
-	w.produce()
-	w.relay(nil)
-	w.relay(nil)
+	w.underway(0)
 	for range 2 {
 		w.arrive(200)
 		free, err := w.pg.Fill()
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		w.must(err)
 		w.pause(2*time.Second, 3*time.Second)
-		if err := free(); err != nil {
-			w.t.Fatal(err)
-		}
-		if err := w.pg.Restart(); err != nil {
-			w.t.Fatal(err)
-		}
+		w.must(free())
+		w.must(w.pg.Restart())
 		w.healed(takeOver)
 	}
 	return w.logged("No space left on device")
@@ -119,9 +102,7 @@ func (w *world) with(setting string) {
 func (w *world) failed(state string) (claims, settles int) {
 	w.t.Helper()
 	log, err := w.pg.Log()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 	for _, entry := range strings.Split(log, "\noutbox relay "+state+" STATEMENT:")[1:] {
 		statement := indented.FindString(entry)
 		switch table, update := strings.Contains(statement, `"outbox_events"`), strings.Contains(statement, "UPDATE"); {
@@ -167,10 +148,7 @@ func (w *world) disturb(hit func() bool, transaction func(context.Context, pgx.T
 func serializationFailures(w *world) int {
 	w.with("default_transaction_isolation=serializable")
 	w.exec("CREATE TABLE third (n int); INSERT INTO third VALUES (0)")
-	w.produce()
-	w.relay(nil)
-	w.relay(nil)
-	w.arrive(50)
+	w.underway(50)
 	w.disturb(w.bothFailed("40001"), func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SET TRANSACTION ISOLATION LEVEL SERIALIZABLE`); err != nil {
 			return err
@@ -207,10 +185,7 @@ func serializationFailures(w *world) int {
 // table: it waits for nothing that could wait for it.)
 func deadlocks(w *world) int {
 	w.with("deadlock_timeout=10ms")
-	w.produce()
-	w.relay(nil)
-	w.relay(nil)
-	w.arrive(50)
+	w.underway(50)
 	settleFailed := func() bool { _, settles := w.failed("40P01"); return settles > 0 }
 	w.disturb(settleFailed, func(ctx context.Context, tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `SELECT position FROM outbox_events WHERE status = 'NEW' ORDER BY position DESC LIMIT 20`)
@@ -236,10 +211,7 @@ func deadlocks(w *world) int {
 // lockTimeouts has rows locked for longer than the relays wait, and the whole table now and then, which is what makes a
 // claim wait.
 func lockTimeouts(w *world) int {
-	w.produce()
-	w.relay(nil)
-	w.relay(nil)
-	w.arrive(50)
+	w.underway(50)
 	turn := 0
 	w.disturb(w.bothFailed("55P03"), func(ctx context.Context, tx pgx.Tx) error {
 		lock := `SELECT FROM outbox_events WHERE status = 'NEW' FOR UPDATE`
@@ -263,23 +235,13 @@ func lockTimeouts(w *world) int {
 // snapshot and an id: no dead row version of the queue can be removed meanwhile.
 func openTransaction(w *world) (struck int) {
 	w.exec("CREATE DATABASE neighbour")
-	neighbour := *w.pool.Config()
-	neighbour.ConnConfig = w.pool.Config().ConnConfig.Copy()
-	neighbour.ConnConfig.Database = "neighbour"
-	for _, config := range []*pgx.ConnConfig{w.pool.Config().ConnConfig, neighbour.ConnConfig} {
-		conn, err := pgx.ConnectConfig(w.t.Context(), config)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		w.t.Cleanup(func() { _ = conn.Close(context.Background()) })
-		if _, err := conn.Exec(w.t.Context(),
-			`BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_id(); SET application_name = 'left open'`); err != nil {
-			w.t.Fatal(err)
-		}
+	for _, database := range []string{w.database(), "neighbour"} {
+		conn, _ := w.session(database)
+		_, err := conn.Exec(w.t.Context(),
+			`BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_id(); SET application_name = 'left open'`)
+		w.must(err)
 	}
-	w.produce()
-	w.relay(nil)
-	w.relay(nil)
+	w.underway(0)
 	time.Sleep(8 * time.Second)
 	w.exec("VACUUM outbox_events")
 	if kept := w.number(`SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'outbox_events'`); kept == 0 {

@@ -26,9 +26,7 @@ var producerFaults = []fault{
 func commitReplyLost(refusing bool) func(*world) int {
 	return func(w *world) int {
 		writer, err := postgres.NewWriter(outbox.WriterConfig{Table: w.table, Source: "chaos", RefuseDuplicates: refusing})
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		w.must(err)
 		w.relay(nil)
 		w.relay(nil)
 		var struck atomic.Int64

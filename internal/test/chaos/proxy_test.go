@@ -14,11 +14,15 @@ type proxy struct{ *toxiproxy.Proxy }
 
 func newProxy(t *testing.T, upstream string) *proxy {
 	t.Helper()
+	return proxyAt(t, "127.0.0.1", upstream)
+}
+
+// proxyAt listens at another address of this machine.
+func proxyAt(t *testing.T, host, upstream string) *proxy {
+	t.Helper()
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	p := &proxy{toxiproxy.NewProxy(server, t.Name(), "127.0.0.1:0", upstream)}
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
+	p := &proxy{toxiproxy.NewProxy(server, t.Name(), host+":0", upstream)}
+	must(t, p.Start())
 	t.Cleanup(p.Stop)
 	return p
 }
@@ -29,9 +33,7 @@ func (p *proxy) add(t *testing.T, toxic, stream, attribute string, value int) {
 	t.Helper()
 	_, err := p.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(`{"type": %q, "stream": %q, "attributes": {%q: %d}}`,
 		toxic, stream, attribute, value)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // heal takes all toxics off.

@@ -49,9 +49,7 @@ var redisOnDisk = []string{"--appendonly", "yes", "--appendfsync", "always"}
 
 func redisKilled(w *world) (struck int) {
 	p := w.proxied()
-	w.produce()
-	w.relay(nil)
-	w.relay(nil)
+	w.underway(0)
 	for range 3 {
 		w.arrive(200)
 		before := w.redis.PID()
@@ -78,27 +76,19 @@ func (w *world) killRedis(p *proxy) {
 		list, ok := w.command("CLIENT", "LIST").(string)
 		return ok && strings.Count(list, "\n") == 2 && strings.Count(list, " obl=0 oll=0 ") == 2
 	})
-	if err := w.redis.Kill(); err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(w.redis.Kill())
 	w.pause(0, time.Second)
-	if err := w.redis.Restart(); err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(w.redis.Restart())
 	w.reconnects++
 	w.heard.await(w.t, 1+w.reconnects)
-	if err := p.Start(); err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(p.Start())
 }
 
 // refusing has Redis answer with an error, several times: on begins it, off ends it, and with disconnect the relays
 // have to connect again.
 func refusing(code string, on, off []any, disconnect ...[]any) func(*world) int {
 	return func(w *world) int {
-		w.produce()
-		w.relay(nil)
-		w.relay(nil)
+		w.underway(0)
 		for range 3 {
 			w.arrive(200)
 			before := w.refused(code)
@@ -120,10 +110,7 @@ func refusing(code string, on, off []any, disconnect ...[]any) func(*world) int 
 }
 
 func scriptFlush(w *world) int {
-	w.produce()
-	w.relay(nil)
-	w.relay(nil)
-	w.arrive(50)
+	w.underway(50)
 	for range 60 {
 		w.command("SCRIPT", "FLUSH")
 		w.pause(0, 100*time.Millisecond)
@@ -134,9 +121,7 @@ func scriptFlush(w *world) int {
 // slow has Redis stand still, for longer than a relay waits for an answer or a lease lasts. It then runs what it was
 // sent meanwhile, and what it is sent again.
 func slow(w *world) (struck int) {
-	w.produce()
-	w.relay(nil)
-	w.relay(nil)
+	w.underway(0)
 	for range 3 {
 		w.arrive(200)
 		w.command("DEBUG", "SLEEP", "4")
@@ -149,10 +134,7 @@ func slow(w *world) (struck int) {
 func cut(toxic func(*world, *proxy)) func(*world) int {
 	return func(w *world) (struck int) {
 		p := w.proxied()
-		w.produce()
-		w.relay(nil)
-		w.relay(nil)
-		w.arrive(50)
+		w.underway(50)
 		before := w.connections()
 		for end := time.Now().Add(6 * time.Second); time.Now().Before(end); w.pause(50*time.Millisecond,
 			300*time.Millisecond) {
@@ -172,9 +154,7 @@ func cut(toxic func(*world, *proxy)) func(*world) int {
 // halfOpen lets nothing through any more, in neither direction, without anybody being told.
 func halfOpen(w *world) (struck int) {
 	p := w.proxied()
-	w.produce()
-	w.relay(nil)
-	w.relay(nil)
+	w.underway(0)
 	for range 2 {
 		w.arrive(200)
 		p.add(w.t, "timeout", "upstream", "timeout", 0)
@@ -188,16 +168,12 @@ func halfOpen(w *world) (struck int) {
 
 func unreachable(w *world) (struck int) {
 	p := w.proxied()
-	w.produce()
-	w.relay(nil)
-	w.relay(nil)
+	w.underway(0)
 	for range 3 {
 		w.arrive(200)
 		p.Stop()
 		w.pause(500*time.Millisecond, 2*time.Second)
-		if err := p.Start(); err != nil {
-			w.t.Fatal(err)
-		}
+		w.must(p.Start())
 		w.healed(outage)
 	}
 	return w.said("connection refused")
@@ -208,8 +184,6 @@ func unreachable(w *world) (struck int) {
 func (w *world) connections() int {
 	w.t.Helper()
 	info, err := w.admin.Info(w.t.Context(), "stats").Result()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 	return numberAfter(strings.ReplaceAll(info, "\r", ""), "total_connections_received:")
 }

@@ -53,9 +53,7 @@ func oneBigEvent(says string) func(*world) int {
 		var id string
 		err := w.pool.QueryRow(w.t.Context(), `INSERT INTO outbox_events (occurred_at, source_bc, aggregate_id, event_topic, payload)
 			VALUES (now(), 'chaos', 'big', 'e', to_jsonb(repeat('x', 25 << 20))) RETURNING id::text`).Scan(&id)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		w.must(err)
 		w.note(outboxtest.Written{ID: id, Outcome: outboxtest.Acknowledged, At: time.Now()})
 		w.dead++
 		w.eventually("it is a dead letter with the reason", `SELECT count(*) = 1 FROM job_dlq WHERE error_reason = 'DeliveryFailed' AND attempts = 5
@@ -99,9 +97,7 @@ func slotMigrating(w *world) (struck int) {
 	// A node passes messages on to all others; those of one key come from one node at a time.
 	w.heard = subscribe(w.t, servers[0])
 	w.relaySink = "redis://" + strings.Join(addresses, ",")
-	w.produce()
-	w.relay(nil)
-	w.relay(nil)
+	w.underway(0)
 	for range 3 {
 		w.arrive(200)
 		for range 3 {
@@ -118,9 +114,7 @@ func (w *world) migrate(servers []*testenv.Redis, nodes []*redis.Client, lane in
 	slot := w.on(nodes[0], "CLUSTER", "KEYSLOT", fmt.Sprintf("outbox:seen:{%d}", lane)).(int64)
 	owner := func() int {
 		ranges, err := nodes[0].ClusterSlots(w.t.Context()).Result() //nolint:staticcheck // Redis 6.2 has no SHARDS
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		w.must(err)
 		for _, r := range ranges {
 			if int64(r.Start) <= slot && slot <= int64(r.End) {
 				return slices.IndexFunc(servers, func(s *testenv.Redis) bool { return s.Addr() == r.Nodes[0].Addr })
@@ -172,10 +166,7 @@ func replicaPromoted(w *world) (struck int) {
 	w.heard = subscribe(w.t, replica)
 
 	p := w.proxied()
-	w.produce()
-	w.relay(nil)
-	w.relay(nil)
-	w.arrive(300)
+	w.underway(300)
 	// First the clients arrive at a replica that is none of theirs to write to.
 	p.Stop()
 	eventually(w.t, "the replica has all", func() bool {
@@ -183,9 +174,7 @@ func replicaPromoted(w *world) (struck int) {
 			"master_repl_offset:")
 	})
 	p.Upstream = replica.Addr()
-	if err := p.Start(); err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(p.Start())
 	eventually(w.t, "the replica refuses", func() bool {
 		struck = numberAfter(admin.Info(w.t.Context(), "errorstats").Val(), "errorstat_READONLY:count=")
 		return struck > 0
@@ -202,12 +191,7 @@ func replicaPromoted(w *world) (struck int) {
 func tlsRefused(w *world) int {
 	dir := w.redis.Dir() // the server's user can read there
 	mine, other := newAuthority(w.t, dir, "mine"), newAuthority(w.t, dir, "other")
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	_ = listener.Close()
+	_, port, _ := net.SplitHostPort(freeAddress(w.t))
 	use := func(a *authority, more ...any) {
 		cert, key := a.issue(w.t, dir)
 		w.command(append([]any{"CONFIG", "SET", "tls-cert-file", cert, "tls-key-file", key, "tls-ca-cert-file", a.file,
@@ -261,9 +245,7 @@ func (a *authority) sign(
 ) (certFile, keyFile string, cert *x509.Certificate, key *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	parent, signer := a.cert, a.key
 	if parent == nil {
 		parent, signer = template, key
@@ -271,22 +253,14 @@ func (a *authority) sign(
 	a.n++
 	template.SerialNumber, template.NotAfter = big.NewInt(a.n), time.Now().Add(time.Hour)
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cert, err = x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	write := func(suffix, kind string, der []byte) string {
 		path := filepath.Join(dir, fmt.Sprint(parent.Subject.CommonName, a.n, suffix))
-		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o644))
 		return path
 	}
 	return write(".pem", "CERTIFICATE", der), write(".key", "PRIVATE KEY", secret), cert, key
@@ -310,13 +284,9 @@ func twoOutboxes(w *world) (struck int) {
 	insert := fmt.Sprintf(`INSERT INTO outbox_events (id, occurred_at, source_bc, aggregate_id, event_topic, payload)
 		SELECT ('00000000-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, now(), 'chaos', 'k' || n %% 20, 'e', '{}' FROM generate_series(1, %d) n`, events)
 	url := testenv.Database(w.t)
-	if err := pgmigrations.Up(w.t.Context(), url, pgmigrations.Sets...); err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(pgmigrations.Up(w.t.Context(), url, pgmigrations.Sets...))
 	second, err := pgxpool.New(w.t.Context(), url)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 	w.t.Cleanup(second.Close)
 	w.exec(insert)
 	if _, err := second.Exec(w.t.Context(), insert); err != nil {

@@ -89,17 +89,13 @@ func killedAt(point string) func(*world) int {
 // all the same, before what comes after it in its key.
 func routesChanged(w *world) int {
 	path, err := binary()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 	settings := filepath.Join(w.t.TempDir(), "outbox.yaml")
 	text := "database: " + w.relayDatabase + "\nlease_ttl: " + ttl.String() + "\n" +
 		"table: [" + w.table + "]\n" +
 		"sink: {default: '" + w.relaySink + "', other: 'redis+stream://" + w.redis.Addr() + "?create=true'}\n" +
 		"routes: [{table: " + w.table + ", to: [default, other]}]\n"
-	if err := os.WriteFile(settings, []byte(text), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(os.WriteFile(settings, []byte(text), 0o600))
 	command := func(args ...string) {
 		w.t.Helper()
 		c := w.process(path, nil, append(args, "--config", settings)...)
@@ -226,9 +222,7 @@ func joiningAndLeaving(w *world) (struck int) {
 // clocksApart has one relay ten minutes ahead and one ten minutes behind, which take over from each other.
 func clocksApart(w *world) int {
 	path, err := skewed()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 	w.produce()
 	ahead, behind := []string{"OUTBOX_CLOCK_SECONDS=600"}, []string{"OUTBOX_CLOCK_SECONDS=-600"}
 	first := w.run(path, ahead)

@@ -1,10 +1,14 @@
 package chaos
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -14,13 +18,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// relay is one `outbox relay` process, or `outbox serve`.
-type relayProcess struct {
-	cmd    *exec.Cmd
-	log    string
-	exited chan struct{}
-	err    error // how it ended; to be read after exited
-}
+// relayProcess is one `outbox relay` process, or `outbox serve`.
+type relayProcess = process
 
 // ttl is the lease time of all relays here: shorter than the default of 10 s, so that a test need not wait as long.
 // What a test requires is said in terms of it.
@@ -30,9 +29,7 @@ const ttl = 3 * time.Second
 func (w *world) relay(env []string, args ...string) *relayProcess {
 	w.t.Helper()
 	path, err := binary()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 	return w.run(path, env, args...)
 }
 
@@ -49,98 +46,26 @@ func (w *world) run(path string, env []string, args ...string) *relayProcess {
 // process starts the command as it is told.
 func (w *world) process(path string, env []string, args ...string) *relayProcess {
 	w.t.Helper()
-	r := &relayProcess{log: filepath.Join(w.t.TempDir(), "log"), exited: make(chan struct{})}
-	log, err := os.Create(r.log)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	r.cmd = exec.Command(path, args...)
-	r.cmd.Env = append(os.Environ(), env...)
-	r.cmd.Stderr = log
-	if err := errors.Join(r.cmd.Start(), log.Close()); err != nil {
-		w.t.Fatal(err)
-	}
-	leash := exec.Command("/bin/sh", "-c", `read -r _; kill -9 "$1"`, "leash", itoa(r.cmd.Process.Pid))
-	// Whose other end goes with this process, however it ends: a test that is killed leaves no relay behind.
-	_, err = leash.StdinPipe()
-	if err := errors.Join(err, leash.Start()); err != nil {
-		w.t.Fatal(err)
-	}
-	go func() { // ends with the process, for which the cleanup waits
-		r.err = r.cmd.Wait()
-		_ = leash.Process.Kill()
-		_ = leash.Wait() // was killed
-		close(r.exited)
-	}()
-	w.t.Cleanup(func() {
-		_ = r.cmd.Process.Kill() // fails if it has ended, as it should have
-		<-r.exited
-		if w.t.Failed() {
-			w.t.Logf("relay %d said:\n%s", r.cmd.Process.Pid, tail(r.said()))
-		}
-	})
+	cmd := exec.Command(path, args...)
+	cmd.Env = append(os.Environ(), env...)
+	r := start(w.t, cmd, nil)
 	w.relays = append(w.relays, r)
 	return r
 }
 
-func tail(s string) string {
-	const most = 6000
-	if len(s) <= most {
-		return s
-	}
-	return s[:most/2] + "\n…\n" + s[len(s)-most/2:]
-}
-
-func (r *relayProcess) said() string {
-	text, err := os.ReadFile(r.log)
-	if err != nil {
-		return err.Error()
-	}
-	return string(text)
-}
-
-func (r *relayProcess) running() bool {
-	select {
-	case <-r.exited:
-		return false
-	default:
-		return true
-	}
-}
-
-func (r *relayProcess) signal(t *testing.T, s syscall.Signal) {
-	t.Helper()
-	if err := r.cmd.Process.Signal(s); err != nil {
-		t.Fatalf("signal %v: %v", s, err)
-	}
-}
-
-// terminate stops it politely; anything but exit code 0 is an error.
+// terminate stops it politely, once it is up and knows what to do about a signal.
 func (r *relayProcess) terminate(t *testing.T) {
 	t.Helper()
 	if !r.running() {
 		t.Fatalf("relay %d has ended already: %v", r.cmd.Process.Pid, r.err)
 	}
-	eventually(t, "the process is up, so that it knows what to do about a signal", func() bool {
+	eventually(t, "the process is up", func() bool {
 		said := r.said()
 		return strings.Contains(said, `"relaying"`) || strings.Contains(said, `"serving the API"`) ||
 			strings.Contains(said, `"crawling runs"`)
 	})
-	r.signal(t, syscall.SIGTERM)
-	select {
-	case <-r.exited:
-		if r.err != nil {
-			t.Errorf("relay %d ended with %v, want exit code 0", r.cmd.Process.Pid, r.err)
-		}
-	case <-time.After(testenv.Patience):
-		t.Fatalf("relay %d did not end after SIGTERM", r.cmd.Process.Pid)
-	}
-}
-
-func (r *relayProcess) kill(t *testing.T) {
-	t.Helper()
-	r.signal(t, syscall.SIGKILL)
-	<-r.exited
+	r.end(t, syscall.SIGTERM)
+	r.endedWell(t)
 }
 
 // killed waits until it was killed by its fault point.
@@ -151,9 +76,7 @@ func (r *relayProcess) killed(t *testing.T) {
 	case <-time.After(testenv.Patience):
 		t.Fatal("the fault point did not strike")
 	}
-	var exit *exec.ExitError
-	if !errors.As(r.err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL ||
-		!strings.Contains(r.said(), "struck") {
+	if !r.wasKilled() || !strings.Contains(r.said(), "struck") {
 		t.Fatalf("the relay ended with %v, not by its fault point", r.err)
 	}
 }
@@ -177,4 +100,63 @@ func (w *world) said(text string) (n int) {
 		n += strings.Count(r.said(), text)
 	}
 	return n
+}
+
+// outboxOn runs the command to its end on a database. Nobody answers at its Redis: nothing that is run so needs one.
+func outboxOn(t *testing.T, database string, args ...string) (stdout, stderr string, code int, err error) {
+	path, err := binary()
+	if err != nil {
+		return "", "", 0, err
+	}
+	var out, said bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), path, args...)
+	cmd.Env = append(os.Environ(), "OUTBOX_DATABASE_URL="+database, "OUTBOX_SINK=redis://127.0.0.1:1")
+	cmd.Stdout, cmd.Stderr = &out, &said
+	var exit *exec.ExitError
+	if err = cmd.Run(); errors.As(err, &exit) {
+		err = nil
+	}
+	return out.String(), said.String(), cmd.ProcessState.ExitCode(), err
+}
+
+// outbox runs the command to its end, on this world's database, and returns what it said.
+func (w *world) outbox(args ...string) (said string, err error) {
+	out, said, code, err := outboxOn(w.t, w.relayDatabase, args...)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("exit code %d", code)
+	}
+	return out + said, err
+}
+
+// ask makes a request, and returns the answer's status, header and body. The header goes by pairs.
+func ask(t *testing.T, method, url, bearer, body string, header ...string) (int, http.Header, string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	must(t, err)
+	if body != "" {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if bearer != "" {
+		request.Header.Set("Authorization", "Bearer "+bearer)
+	}
+	for pair := range slices.Chunk(header, 2) {
+		if pair[0] == "Host" {
+			request.Host = pair[1]
+		} else {
+			request.Header.Set(pair[0], pair[1])
+		}
+	}
+	answer, err := perRequest.Do(request)
+	if err != nil {
+		t.Error(err)
+		return 0, http.Header{}, ""
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return answer.StatusCode, answer.Header, string(text)
 }

@@ -106,10 +106,7 @@ func (w *world) backlog(b *bulk) int {
 // oneHugePayload writes an event of 200 MB by plain SQL, which has no limit, between small ones. (The largest string
 // that jsonb takes is of 256 MB.)
 func oneHugePayload(w *world) int {
-	w.produce()
-	w.relay(nil)
-	w.relay(nil)
-	w.arrive(50)
+	w.underway(50)
 	payload := fmt.Sprintf("to_jsonb(repeat('x', %d))", size(200_000_000, 20_000_000))
 	id := w.plain("huge", map[string]string{"payload": payload})
 	written := time.Now()

@@ -98,9 +98,7 @@ func outageOf(name string, blamed bool) func(*world) int {
 		if !common {
 			begin = func(w *world) func() { return w.broker.faults[name]() }
 		}
-		w.produce()
-		w.relay(nil)
-		w.relay(nil)
+		w.underway(0)
 		for range 2 {
 			w.settles(200)
 			end := begin(w)
@@ -155,9 +153,7 @@ func family(t *testing.T, pid int) []int {
 	t.Helper()
 	all := []int{pid}
 	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, e := range entries {
 		text, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "stat")) // no process, or none any more
 		_, after, _ := strings.Cut(string(text), ") ")                   // state, parent
@@ -173,9 +169,7 @@ func family(t *testing.T, pid int) []int {
 func (w *world) retrying() []string {
 	w.t.Helper()
 	settings := filepath.Join(w.t.TempDir(), "outbox.yaml")
-	if err := os.WriteFile(settings, []byte(retries), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(os.WriteFile(settings, []byte(retries), 0o600))
 	return []string{"--config", settings, "--batch", itoa(smallBatch)}
 }
 

@@ -1,12 +1,9 @@
 package chaos
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // TestSnapshotHeld leaves a REPEATABLE READ session open under load: `make snapshot MINUTES=10`. No dead row version
@@ -39,16 +36,9 @@ func TestSnapshotHeld(t *testing.T) {
 // hold opens a session with a snapshot, and returns what ends it.
 func (w *world) hold() (release func()) {
 	w.t.Helper()
-	conn, err := pgx.ConnectConfig(w.t.Context(), w.pool.Config().ConnConfig)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	release = func() { _ = conn.Close(context.Background()) }
-	w.t.Cleanup(release)
-	const snapshot = `BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM outbox_events`
-	if _, err := conn.Exec(w.t.Context(), snapshot); err != nil {
-		w.t.Fatal(err)
-	}
+	conn, release := w.session(w.database())
+	_, err := conn.Exec(w.t.Context(), `BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM outbox_events`)
+	w.must(err)
 	return release
 }
 

@@ -66,13 +66,9 @@ func (s *soak) strike() {
 		s.running[i] = s.relay(nil)
 	case n < 8:
 		s.struck["PostgreSQL killed"]++
-		if err := s.pg.Kill(); err != nil {
-			s.t.Fatal(err)
-		}
+		s.must(s.pg.Kill())
 		s.pause(0, time.Second)
-		if err := s.pg.Restart(); err != nil {
-			s.t.Fatal(err)
-		}
+		s.must(s.pg.Restart())
 	default:
 		s.struck["Redis killed"]++
 		s.killRedis(s.proxy)

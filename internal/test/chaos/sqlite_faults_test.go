@@ -34,15 +34,7 @@ func TestSQLiteFaults(t *testing.T) {
 		{name: "sqlite-wal-and-shm-deleted", strike: removed("-wal", "-shm")},
 		{name: "sqlite-producer-beside-8-relays", strike: crowded},
 	} {
-		if left(fault.name) {
-			continue
-		}
-		if fault.root && os.Getuid() != 0 {
-			fmt.Printf("%-28s not run: it takes root\n", fault.name)
-			continue
-		}
-		t.Run(fault.name, func(t *testing.T) {
-			t.Parallel()
+		row(t, fault.name, fault.root, func(t *testing.T) {
 			var dir string
 			var fill func() (func() error, error)
 			if fault.disk == nil {
@@ -75,14 +67,10 @@ func fileDiskFull(f *file, fill func() (func() error, error)) (struck int) {
 	for range 2 {
 		before, complaints := f.refusals("full"), f.said("is full")
 		free, err := fill()
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		f.must(err)
 		eventually(f.t, "transactions fail, and relays say so",
 			func() bool { return f.refusals("full") > before+10 && f.said("is full") > complaints })
-		if err := free(); err != nil {
-			f.t.Fatal(err)
-		}
+		f.must(free())
 		f.goOn()
 		struck += f.refusals("full") - before
 	}
@@ -94,12 +82,12 @@ func (f *file) goOn() {
 	f.t.Helper()
 	var before []int
 	for _, p := range f.players {
-		before = append(before, p.said())
+		before = append(before, p.did())
 	}
 	f.arrive(200)
 	eventually(f.t, "every program commits again", func() bool {
 		for i, p := range f.players {
-			if p.said() <= before[i] {
+			if p.did() <= before[i] {
 				return false
 			}
 		}
@@ -112,24 +100,18 @@ func (f *file) goOn() {
 func longReader(f *file, _ func() (func() error, error)) int {
 	db := f.open()
 	conn, err := db.Conn(f.t.Context()) // not a sql.Tx, which would be a writer's
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 	if _, err := conn.ExecContext(f.t.Context(), "BEGIN"); err != nil {
 		f.t.Fatal(err)
 	}
 	count := func() (n int) {
-		if err := conn.QueryRowContext(f.t.Context(), `SELECT count(*) FROM outbox_events`).Scan(&n); err != nil {
-			f.t.Fatal(err)
-		}
+		f.must(conn.QueryRowContext(f.t.Context(), `SELECT count(*) FROM outbox_events`).Scan(&n))
 		return n
 	}
 	seen := count()
 	grown := func() int64 {
 		info, err := os.Stat(f.path + "-wal")
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		f.must(err)
 		return info.Size() >> 20
 	}
 	eventually(f.t, "the WAL has grown to 12 MiB", func() bool { return grown() >= 12 })
@@ -137,9 +119,7 @@ func longReader(f *file, _ func() (func() error, error)) int {
 		f.t.Errorf("the reader sees %d events, it saw %d", n, seen)
 	}
 	struck := int(grown())
-	if err := errors.Join(conn.Close(), db.Close()); err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(errors.Join(conn.Close(), db.Close()))
 	f.goOn()
 	return struck
 }
@@ -149,19 +129,13 @@ func longReader(f *file, _ func() (func() error, error)) int {
 func lockHeld(f *file, _ func() (func() error, error)) (struck int) {
 	db := f.open()
 	tx, err := db.Begin()
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 	if _, err := tx.Exec(`INSERT INTO orders (events) VALUES ('[]')`); err != nil {
 		f.t.Fatal(err)
 	}
 	time.Sleep(15 * time.Second)
-	if err := tx.Commit(); err != nil {
-		f.t.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(tx.Commit())
+	f.must(db.Close())
 	f.goOn()
 	for _, r := range f.relays {
 		if n := strings.Count(r.said(), "cannot renew lease") + strings.Count(r.said(), "relay cannot make progress"); n > 0 {
@@ -181,13 +155,9 @@ func replaced(f *file, _ func() (func() error, error)) (struck int) {
 	library, plain := f.players[0], f.players[1]
 	plain.terminate(f.t) // SQLite itself says nothing to it
 	files, err := filepath.Glob(f.path + "*")
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 	for _, name := range files {
-		if err := os.Remove(name); err != nil {
-			f.t.Fatal(err)
-		}
+		f.must(os.Remove(name))
 	}
 	f.create()
 	f.stopped(library)
@@ -205,9 +175,7 @@ func removed(suffixes ...string) func(*file, func() (func() error, error)) int {
 		library, plain := f.players[0], f.players[1]
 		plain.terminate(f.t) // SQLite itself says nothing to it
 		for _, suffix := range suffixes {
-			if err := os.Remove(f.path + suffix); err != nil {
-				f.t.Fatal(err)
-			}
+			f.must(os.Remove(f.path + suffix))
 			struck++
 		}
 		f.sayReplaced()
@@ -299,23 +267,17 @@ func (f *file) backlog(n int) {
 		f.t.Fatal(err)
 	}
 	tx, err := db.BeginTx(f.t.Context(), nil)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 	defer func() { _ = tx.Rollback() }()
 	_, err = tx.Exec(`INSERT INTO outbox_events (event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload)
 		WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
 		SELECT 'order.changed', strftime('%Y-%m-%dT%H:%M:%fZ', 'now'), 'Order', 'backlog ' || i, 'backlog', '{}' FROM n`, n)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 	said := saying{Did: didCommit}
 	var keys string
 	err = tx.QueryRow(`INSERT INTO orders (events) SELECT json_group_array(id) FROM outbox_events WHERE source_bc = 'backlog'
 		RETURNING n, (SELECT json_group_array(json_object('ID', id, 'Key', aggregate_id)) FROM outbox_events WHERE source_bc = 'backlog')`).Scan(&said.N, &keys)
-	if err := errors.Join(err, json.Unmarshal([]byte(keys), &said.Events), tx.Commit()); err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(errors.Join(err, json.Unmarshal([]byte(keys), &said.Events), tx.Commit()))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.txs[said.Events[0].ID] = &transaction{said, outboxtest.Acknowledged, time.Now()}

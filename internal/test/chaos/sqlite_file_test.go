@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"bufio"
 	"database/sql"
 	"encoding/json"
 	"errors"
@@ -12,7 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -58,23 +57,17 @@ func newFile(t *testing.T, name, dir string) *file {
 
 func (f *file) create() {
 	f.t.Helper()
-	if err := app.MigrationsOf("sqlite:"+f.path).Up(f.t.Context(), "core", "events", "crawl"); err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(app.MigrationsOf("sqlite:"+f.path).Up(f.t.Context(), "core", "events", "crawl"))
 	db := f.open()
 	_, err := db.Exec(orders)
-	if err := errors.Join(err, db.Close()); err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(errors.Join(err, db.Close()))
 }
 
 // open opens the file as another program would. Who has it open keeps its WAL from going when the others close it.
 func (f *file) open() *sql.DB {
 	f.t.Helper()
 	db, err := sql.Open("sqlite", plainSource(f.path))
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 	return db
 }
 
@@ -91,113 +84,51 @@ func one[T any](f *file, query string, args ...any) (v T) {
 
 // player is this test binary, started again in a role.
 type player struct {
-	t      *testing.T
-	cmd    *exec.Cmd
-	stdin  io.Closer // whose end tells it that the test has gone
-	errs   strings.Builder
-	said   func() int // events that it committed or delivered
-	exited chan struct{}
-	err    error // how it ended; to be read after exited
+	*process
+	t    *testing.T
+	told atomic.Int64 // events that it committed or delivered
 }
 
 // play starts a player.
 func (f *file) play(role string) *player {
 	f.t.Helper()
 	exe, err := os.Executable()
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	p := &player{t: f.t, cmd: exec.Command(exe), exited: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), roleVariable+"="+role, fileVariable+"="+f.path)
-	p.cmd.Stderr = &p.errs
-	stdin, err := p.cmd.StdinPipe()
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	stdout, err := p.cmd.StdoutPipe()
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		f.t.Fatal(err)
-	}
-	p.stdin = stdin
-	life := len(f.players)
-	f.players = append(f.players, p)
-	var mu sync.Mutex
-	count := 0
-	p.said = func() int {
-		mu.Lock()
-		defer mu.Unlock()
-		return count
-	}
-	go func() { // ends with the process, for which the cleanup waits
-		defer close(p.exited)
-		lines := bufio.NewReader(stdout)
-		for {
-			line, err := lines.ReadBytes('\n') // what has no end was cut off by the kill
-			if err != nil {
-				break
-			}
-			var s saying
-			if err := json.Unmarshal(line, &s); err != nil {
-				f.t.Errorf("a player said %s: %v", line, err)
-				continue
-			}
-			f.take(s, life)
-			if s.Did == didCommit || s.Did == didDeliver {
-				mu.Lock()
-				count += len(s.Events)
-				mu.Unlock()
-			}
+	f.must(err)
+	p, life := &player{t: f.t}, len(f.players)
+	cmd := exec.Command(exe)
+	cmd.Env = append(os.Environ(), roleVariable+"="+role, fileVariable+"="+f.path)
+	_, err = cmd.StdinPipe() // whose end tells it that the test has gone
+	f.must(err)
+	p.process = start(f.t, cmd, func(line []byte) {
+		var s saying
+		if err := json.Unmarshal(line, &s); err != nil {
+			f.t.Errorf("a player said %s: %v", line, err)
+			return
 		}
-		p.err = p.cmd.Wait()
-	}()
-	f.t.Cleanup(func() {
-		_ = p.cmd.Process.Kill() // fails if it has ended, as it should have
-		<-p.exited
-		if f.t.Failed() && p.errs.Len() > 0 {
-			f.t.Logf("a player said:\n%s", &p.errs)
+		f.take(s, life)
+		if s.Did == didCommit || s.Did == didDeliver {
+			p.told.Add(int64(len(s.Events)))
 		}
 	})
+	f.players = append(f.players, p)
 	return p
 }
 
-func (p *player) kill(t *testing.T) {
-	t.Helper()
-	p.end(t, syscall.SIGKILL)
-	var exit *exec.ExitError
-	if !errors.As(p.err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		t.Fatalf("the player had ended by itself: %v\n%s", p.err, &p.errs)
-	}
-}
+// did is how many events it has committed or delivered.
+func (p *player) did() int { return int(p.told.Load()) }
 
 // terminate stops it politely.
 func (p *player) terminate(t *testing.T) {
 	t.Helper()
 	p.end(t, syscall.SIGTERM)
-	if p.err != nil {
-		t.Errorf("a player ended with %v, want exit code 0\n%s", p.err, &p.errs)
-	}
-}
-
-func (p *player) end(t *testing.T, s syscall.Signal) {
-	t.Helper()
-	_ = p.cmd.Process.Signal(s) // fails if it has ended, which the exit code will tell
-	select {
-	case <-p.exited:
-	case <-time.After(testenv.Patience):
-		t.Fatalf("a player did not end after %v", s)
-	}
+	p.endedWell(t)
 }
 
 func (p *player) worked() bool {
-	select {
-	case <-p.exited:
-		p.t.Fatalf("a player ended by itself: %v\n%s", p.err, &p.errs)
-	default:
+	if !p.running() {
+		p.t.Fatalf("a player ended by itself: %v\n%s", p.err, p.said())
 	}
-	return p.said() > 0
+	return p.did() > 0
 }
 
 // watched starts a relay that can be asked how much it has delivered.
@@ -236,9 +167,7 @@ func (f *file) finish(name string, struck int) {
 	t := f.t
 	t.Helper()
 	for _, p := range f.players {
-		select {
-		case <-p.exited:
-		default:
+		if p.running() {
 			p.terminate(t)
 		}
 	}
@@ -258,9 +187,6 @@ func (f *file) finish(name string, struck int) {
 	}
 	f.sound()
 	dead := f.buried()
-	if struck == 0 {
-		t.Error("the fault never struck")
-	}
 	if subscriptions != 1 {
 		t.Errorf("the subscriber connected %d times: it may have missed what was published", subscriptions)
 	}
@@ -275,13 +201,9 @@ func (f *file) finish(name string, struck int) {
 	if *long && strings.Contains(name, "kills") && unknown == 0 {
 		t.Error("no kill fell between COMMIT and its answer")
 	}
-	fmt.Printf("%-28s struck %4d  acknowledged %6d  unknown %4d  received %6d  dead %3d  lost %d  invented %d  "+
-		"duplicated %d  out of order %d  drained in %.2f s  (%.0f s)%s%s%s\n",
-		name, struck, report.Acknowledged, unknown, report.Received, report.Dead, report.Lost.Count, report.Invented.Count,
-		report.Duplicated.Count, report.OutOfOrder.Count, recovery.Seconds(),
-		time.Since(f.began).Seconds(),
-		map[bool]string{true: fmt.Sprintf("  published again after a kill %d", f.again)}[f.again > 0], f.note,
-		map[bool]string{true: "  FAILED"}[t.Failed()])
+	line(t, name, struck, f.began, "%s  drained in %.2f s%s%s",
+		counts(report, report.Duplicated, unknown), recovery.Seconds(),
+		map[bool]string{true: fmt.Sprintf("  published again after a kill %d", f.again)}[f.again > 0], f.note)
 }
 
 // sound looks at a file that nobody has open: all went back into it, it is whole, nobody holds anything, and no event
@@ -364,21 +286,15 @@ func (f *file) ids(query string) map[string]bool {
 	db := f.open()
 	defer func() { _ = db.Close() }() // nothing was written
 	rows, err := db.Query(query)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(err)
 	defer func() { _ = rows.Close() }()
 	ids := map[string]bool{}
 	for rows.Next() {
 		var id string
-		if err := rows.Scan(&id); err != nil {
-			f.t.Fatal(err)
-		}
+		f.must(rows.Scan(&id))
 		ids[id] = true
 	}
-	if err := rows.Err(); err != nil {
-		f.t.Fatal(err)
-	}
+	f.must(rows.Err())
 	return ids
 }
 

@@ -60,8 +60,8 @@ func TestSQLiteKilledUnsettled(t *testing.T) {
 	program := f.play(roleLibrary)
 	struck := 0
 	for range 2 {
-		before := program.said()
-		eventually(t, "a backlog", func() bool { return program.said() >= before+100 })
+		before := program.did()
+		eventually(t, "a backlog", func() bool { return program.did() >= before+100 })
 		f.relay([]string{"OUTBOX_FAULT=after-publish:" + itoa(1+f.rng.IntN(4)) + ":kill"},
 			"--lease-ttl", killTTL.String()).killed(t)
 		unsettled := 0

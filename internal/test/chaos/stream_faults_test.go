@@ -28,11 +28,7 @@ var streamFaults = []streamFault{
 func TestStreamChaos(t *testing.T) {
 	t.Parallel()
 	for _, f := range streamFaults {
-		if left(f.name) {
-			continue
-		}
-		t.Run(f.name, func(t *testing.T) {
-			t.Parallel()
+		row(t, f.name, false, func(t *testing.T) {
 			s := newStreaming(t, f)
 			if !f.crawled {
 				s.begin()
@@ -82,13 +78,9 @@ func gatewayTerminated(s *streaming) (struck int) {
 func streamRedisKilled(s *streaming) (struck int) {
 	for range 3 {
 		before := s.redis.PID()
-		if err := s.redis.Kill(); err != nil {
-			s.t.Fatal(err)
-		}
+		s.must(s.redis.Kill())
 		s.arrives(20)
-		if err := s.redis.Restart(); err != nil {
-			s.t.Fatal(err)
-		}
+		s.must(s.redis.Restart())
 		if s.redis.PID() != before {
 			struck++
 		}
@@ -99,15 +91,11 @@ func streamRedisKilled(s *streaming) (struck int) {
 
 // streamRedisStopped has Redis stand still for 5 s: connections stay, and nobody is told.
 func streamRedisStopped(s *streaming) (struck int) {
-	if err := syscall.Kill(s.redis.PID(), syscall.SIGSTOP); err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(syscall.Kill(s.redis.PID(), syscall.SIGSTOP))
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); {
 		s.arrives(20)
 	}
-	if err := syscall.Kill(s.redis.PID(), syscall.SIGCONT); err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(syscall.Kill(s.redis.PID(), syscall.SIGCONT))
 	s.arrives(40)
 	return s.said("Redis messages do not arrive")
 }
@@ -115,13 +103,9 @@ func streamRedisStopped(s *streaming) (struck int) {
 func streamPostgresKilled(s *streaming) (struck int) {
 	for range 2 {
 		before := s.pg.PID()
-		if err := s.pg.Kill(); err != nil {
-			s.t.Fatal(err)
-		}
+		s.must(s.pg.Kill())
 		s.pause(0, 500*time.Millisecond)
-		if err := s.pg.Restart(); err != nil {
-			s.t.Fatal(err)
-		}
+		s.must(s.pg.Restart())
 		if s.pg.PID() != before {
 			struck++
 		}

@@ -26,9 +26,7 @@ func (s *streaming) crawl(crawlers ...string) {
 	for _, name := range crawlers {
 		run, _, err := s.runs.Create(s.t.Context(), crawl.DefaultTenant,
 			crawl.NewRun{AppPackage: "com.example.shop", Crawler: name})
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		s.must(err)
 		s.ids = append(s.ids, run.ID)
 		s.follow(run.ID, 3)
 	}

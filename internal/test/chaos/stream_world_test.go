@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 	"github.com/outboxrelay/outbox/server/crawl"
@@ -67,9 +67,7 @@ func newStreaming(t *testing.T, f streamFault) *streaming {
 	s := &streaming{world: newWorld(t, fault{name: f.name, postgres: f.postgres}), fault: f,
 		appended: map[uuid.UUID]uuid.UUID{}}
 	store, err := pgstore.OpenRuns(t.Context(), s.pool)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.runs = crawl.NewService(store, crawl.ServiceConfig{Crawlers: []string{"demo", "script:short"}})
 	for i := range max(1, f.gateways) {
 		s.addresses = append(s.addresses, freeAddress(t))
@@ -77,17 +75,6 @@ func newStreaming(t *testing.T, f streamFault) *streaming {
 		s.gateway(i)
 	}
 	return s
-}
-
-// freeAddress finds a port that stays a gateway's when it is started again.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // gateway starts the process of an address, for the first time or again.
@@ -102,9 +89,7 @@ func (s *streaming) gateway(i int) {
 func (s *streaming) serve(flags ...string) *relayProcess {
 	s.t.Helper()
 	path, err := binary()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	s.must(err)
 	args := []string{"serve", "--database", s.relayDatabase, "--sink", s.relaySink, "--table", "crawl_outbox",
 		"--lease-ttl", ttl.String()}
 	return s.process(path, nil, append(args, flags...)...)
@@ -118,9 +103,7 @@ func (s *streaming) begin() {
 		if err == nil {
 			_, err = s.runs.Start(s.t.Context(), crawl.DefaultTenant, run.ID)
 		}
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		s.must(err)
 		s.ids = append(s.ids, run.ID)
 		s.follow(run.ID, viewersPerRun)
 	}
@@ -242,13 +225,9 @@ func (s *streaming) finish(struck int) {
 			p.terminate(t)
 		}
 	}
-	if struck == 0 {
-		t.Error("the fault never struck")
-	}
-	fmt.Printf("%-28s struck %4d  appended %6d  clients %3d  connections %4d  received %6d  lost %d  repeated %d  out "+
-		"of order %d  (%.0f s)%s\n",
-		s.fault.name, struck, appended, len(s.viewers), connections, received, lost, repeated, disordered,
-		time.Since(s.began).Seconds(), map[bool]string{true: "  FAILED"}[t.Failed()])
+	line(t, s.fault.name, struck, s.began,
+		"appended %6d  clients %3d  connections %4d  received %6d  lost %d  repeated %d  out of order %d",
+		appended, len(s.viewers), connections, received, lost, repeated, disordered)
 }
 
 // unlogged counts acknowledged events that are not in their run's log.
@@ -280,19 +259,10 @@ func (s *streaming) log(run uuid.UUID) (rows []logged) {
 	s.t.Helper()
 	result, err := s.pool.Query(s.t.Context(),
 		"SELECT seq, event_id, event_type, payload::text FROM crawl_events WHERE crawl_id = $1 ORDER BY id", run)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer result.Close()
-	for result.Next() {
-		var row logged
-		if err := result.Scan(&row.seq, &row.id, &row.of, &row.payload); err != nil {
-			s.t.Fatal(err)
-		}
-		rows = append(rows, row)
-	}
-	if result.Err() != nil {
-		s.t.Fatal(result.Err())
-	}
+	s.must(err)
+	rows, err = pgx.CollectRows(result, func(r pgx.CollectableRow) (row logged, err error) {
+		return row, r.Scan(&row.seq, &row.id, &row.of, &row.payload)
+	})
+	s.must(err)
 	return rows
 }

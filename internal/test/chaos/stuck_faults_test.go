@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -111,10 +110,7 @@ func (w *world) letGo() {
 
 // refusedByTrigger has a trigger of the application's raise an error for one row, whatever is to become of it.
 func refusedByTrigger(w *world) int {
-	w.produce()
-	w.relay(nil)
-	w.relay(nil)
-	w.arrive(100)
+	w.underway(100)
 	limit := w.untroubled()
 	w.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql
 			AS $$ BEGIN RAISE EXCEPTION 'this row is not to be changed'; END $$;
@@ -132,17 +128,12 @@ func refusedByTrigger(w *world) int {
 
 // refusedByPolicy has a policy refuse one dead letter to the relay's role, under row-level security.
 func refusedByPolicy(w *world) int {
-	if err := migrations.ApplyRoles(w.t.Context(), w.pool.Config().ConnString()); err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(migrations.ApplyRoles(w.t.Context(), w.pool.Config().ConnString()))
 	w.exec(`CREATE ROLE daemon LOGIN IN ROLE outbox_relay;
 		CREATE POLICY refuse ON job_dlq AS RESTRICTIVE
 			FOR INSERT TO outbox_relay WITH CHECK (event_key <> '` + stuckKey + `')`)
 	w.relayDatabase = strings.Replace(w.relayDatabase, "//postgres@", "//daemon@", 1)
-	w.produce()
-	w.relay(nil)
-	w.relay(nil)
-	w.arrive(100)
+	w.underway(100)
 	limit := w.untroubled()
 	w.exec(`ALTER TABLE outbox_events DISABLE TRIGGER outbox_events_refuse`) // as of a table without that trigger
 	id := w.plain(stuckKey, map[string]string{"destination_topics": `'["fine", ""]'`})
@@ -158,9 +149,7 @@ func refusedByPolicy(w *world) int {
 
 // settleRefused takes the right to settle away from the relay's role, under load, and gives it back.
 func settleRefused(w *world) int {
-	if err := migrations.ApplyRoles(w.t.Context(), w.pool.Config().ConnString()); err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(migrations.ApplyRoles(w.t.Context(), w.pool.Config().ConnString()))
 	w.exec(`CREATE ROLE daemon LOGIN IN ROLE outbox_relay`)
 	w.relayDatabase = strings.Replace(w.relayDatabase, "//postgres@", "//daemon@", 1)
 	const workers, batch = 2, 100 // the relay's loops, and what each may publish at a time
@@ -170,14 +159,10 @@ func settleRefused(w *world) int {
 	w.arrive(100)
 	readiness := func() (int, string) {
 		response, err := http.Get("http://" + listen + "/readyz")
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		w.must(err)
 		defer func() { _ = response.Body.Close() }()
 		body, err := io.ReadAll(response.Body)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		w.must(err)
 		return response.StatusCode, string(body)
 	}
 	eventually(w.t, "the relay is ready", func() bool { status, _ := readiness(); return status == http.StatusOK })
@@ -208,19 +193,11 @@ func settleRefused(w *world) int {
 // lock opens a session that keeps a lock on the row until it is released.
 func (w *world) lock(sql string, args ...any) (release func()) {
 	w.t.Helper()
-	conn, err := pgx.ConnectConfig(w.t.Context(), w.pool.Config().ConnConfig)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	release = func() { _ = conn.Close(context.Background()) } // rolls back
-	w.t.Cleanup(release)
-	if _, err := conn.Exec(w.t.Context(), "BEGIN"); err != nil {
-		w.t.Fatal(err)
-	}
+	conn, release := w.session(w.database())
+	_, err := conn.Exec(w.t.Context(), "BEGIN")
+	w.must(err)
 	locked, err := conn.Exec(w.t.Context(), sql, args...)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 	if locked.RowsAffected() == 0 {
 		w.t.Fatalf("%s locked nothing", sql)
 	}
@@ -230,10 +207,7 @@ func (w *world) lock(sql string, args ...any) (release func()) {
 // rowLocked has an operator's transaction hold a row that is due.
 func rowLocked(sql string) func(*world) int {
 	return func(w *world) int {
-		w.produce()
-		w.relay(nil)
-		w.relay(nil)
-		w.arrive(100)
+		w.underway(100)
 		limit := w.untroubled()
 		id := w.stuck(time.Second)
 		w.stuck(time.Second)
@@ -254,10 +228,7 @@ const lane = `(hashtextextended(concat_ws(E'\x1f', tenant_id, coalesce(aggregate
 // lanesLocked has an operator lock the rows of all lanes for less than a lease, which nobody may notice, and then
 // those of an eighth for several leases: events of the other lanes go on.
 func lanesLocked(w *world) (struck int) {
-	w.produce()
-	w.relay(nil)
-	w.relay(nil)
-	w.arrive(100)
+	w.underway(100)
 	limit := w.untroubled()
 	release := w.lock(`SELECT FROM outbox_lanes FOR UPDATE`)
 	time.Sleep(ttl / 2)
@@ -319,13 +290,9 @@ func awayLongerThanWindow(w *world) (struck int) {
 	w.relay(nil, flags...)
 	w.arrive(3000)
 	for range size(1, 2) {
-		if err := syscall.Kill(w.pg.PID(), syscall.SIGQUIT); err != nil {
-			w.t.Fatal(err)
-		}
+		w.must(syscall.Kill(w.pg.PID(), syscall.SIGQUIT))
 		time.Sleep(away)
-		if err := w.pg.Restart(); err != nil {
-			w.t.Fatal(err)
-		}
+		w.must(w.pg.Restart())
 		w.healed(outage)
 		w.arrive(1500)
 		struck++
@@ -338,13 +305,9 @@ func awayLongerThanWindow(w *world) (struck int) {
 func twoNames(w *world) int {
 	layout := filepath.Join(w.t.TempDir(), "layout.yaml")
 	const name = "public.outbox_events"
-	if err := os.WriteFile(layout, []byte("- table: "+name+"\n  like: outbox_events\n"), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(os.WriteFile(layout, []byte("- table: "+name+"\n  like: outbox_events\n"), 0o600))
 	path, err := binary()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 	w.produce()
 	w.relay(nil, "--dedup-window", "0")
 	second := w.process(path, nil, "relay", "--database", w.relayDatabase, "--sink", w.relaySink, "--layouts", layout,
@@ -362,17 +325,13 @@ func claimsTimeOut(w *world) int {
 		INSERT INTO outbox_events (occurred_at, source_bc, aggregate_type, aggregate_id, event_topic, payload)
 		SELECT now(), 'chaos', 'Order', 'large' || n, 'order.imported', payload FROM large, generate_series(1, 4000) n
 		RETURNING id::text, aggregate_id`)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 	var id, key string
 	_, err = pgx.ForEachRow(rows, []any{&id, &key}, func() error {
 		w.note(outboxtest.Written{ID: id, Key: key, Outcome: outboxtest.Acknowledged, At: time.Now()})
 		return nil
 	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 	began := time.Now()
 	w.exec(`SELECT sum(length(payload::text)) FROM outbox_events`)
 	w.with("statement_timeout=" + itoa(int(max(time.Since(began)/4, 100*time.Millisecond).Milliseconds())))

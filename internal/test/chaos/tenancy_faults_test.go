@@ -42,18 +42,14 @@ var tenancyFaults = []struct {
 func TestTenancyChaos(t *testing.T) {
 	t.Parallel()
 	for _, f := range tenancyFaults {
-		if left(f.name) {
-			continue
-		}
-		t.Run(f.name, func(t *testing.T) {
-			t.Parallel()
+		row(t, f.name, false, func(t *testing.T) {
 			c := newTenancy(t, f.name)
 			struck := f.strike(c)
 			if struck < 0 {
 				fmt.Printf("%-28s not run: this machine has no address but loopback\n", f.name)
 				return
 			}
-			c.finish(f.name, struck)
+			line(t, f.name, struck, c.began, "rights and shares")
 		})
 	}
 }
@@ -94,7 +90,7 @@ func fillsQuota(c *tenancy) int {
 	for range 8 {
 		clients.Go(func() {
 			for range 12 {
-				switch status, header, body := c.ask(http.MethodPost, api, flood, run); {
+				switch status, header, body := ask(c.t, http.MethodPost, api, flood, run); {
 				case status == http.StatusCreated:
 				case status == http.StatusTooManyRequests && header.Get("Retry-After") != "" && strings.Contains(body, says):
 					refused.Add(1)
@@ -108,7 +104,7 @@ func fillsQuota(c *tenancy) int {
 	if n := c.number("SELECT count(*) FROM crawl_runs WHERE tenant_id = 'flood'"); n != most {
 		c.t.Errorf("the tenant has %d runs that wait, want %d", n, most)
 	}
-	if status, _, body := c.ask(http.MethodPost, api, beta, run); status != http.StatusCreated {
+	if status, _, body := ask(c.t, http.MethodPost, api, beta, run); status != http.StatusCreated {
 		c.t.Errorf("another tenant's run: status %d: %s", status, body)
 	}
 	return int(refused.Load())
@@ -125,14 +121,10 @@ func matchesNothing(c *tenancy) (struck int) {
 	cfg := c.pool.Config()
 	cfg.ConnConfig.RuntimeParams["role"] = "outbox_gateway"
 	pool, err := pgxpool.NewWithConfig(c.t.Context(), cfg)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	c.must(err)
 	defer pool.Close()
 	runs, err := pgstore.OpenRuns(c.t.Context(), pool)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	c.must(err)
 	const read = `
 		SELECT coalesce(seq_tup_read, 0) + (SELECT sum(idx_tup_read) FROM pg_stat_user_indexes i WHERE i.relid = t.relid)
 		  FROM pg_stat_user_tables t WHERE relname = 'crawl_runs'`
@@ -210,7 +202,7 @@ func behindProxy(c *tenancy) (struck int) {
 		{"Host", "api.example.com"},
 	} {
 		for method, body := range map[string]string{http.MethodGet: "", http.MethodPost: `{"appPackage":"a"}`} {
-			status, _, text := c.ask(method, api+"/v1/runs", "", body, header...)
+			status, _, text := ask(c.t, method, api+"/v1/runs", "", body, header...)
 			if status == http.StatusForbidden || status == http.StatusMisdirectedRequest {
 				struck++
 			} else {
@@ -218,7 +210,7 @@ func behindProxy(c *tenancy) (struck int) {
 			}
 		}
 	}
-	if status, _, text := c.ask(http.MethodGet, api+"/v1/runs", "", ""); status != http.StatusOK {
+	if status, _, text := ask(c.t, http.MethodGet, api+"/v1/runs", "", ""); status != http.StatusOK {
 		c.t.Errorf("from this machine: status %d: %s", status, text)
 	}
 	if n := c.relays[0].warnings("the API asks nobody who he is"); n != 1 {
@@ -262,11 +254,11 @@ func askedFromAfar(c *tenancy) (struck int) {
 	eventually(c.t, "the relay waits for Redis",
 		func() bool { return strings.Contains(relay.said(), "waiting for sink default") })
 	for _, path := range []string{"/readyz", "/readyz/relay"} {
-		status, _, body := c.ask(http.MethodGet, "http://127.0.0.1:"+port+path, "", "")
+		status, _, body := ask(c.t, http.MethodGet, "http://127.0.0.1:"+port+path, "", "")
 		if status != http.StatusServiceUnavailable || !strings.Contains(body, "127.0.0.1:1") {
 			c.t.Errorf("%s from this machine: status %d: %s", path, status, body)
 		}
-		status, _, body = c.ask(http.MethodGet, "http://"+address+":"+port+path, "", "")
+		status, _, body = ask(c.t, http.MethodGet, "http://"+address+":"+port+path, "", "")
 		if status != http.StatusServiceUnavailable || strings.Contains(body, "127.0.0.1") {
 			c.t.Errorf("%s from another: status %d: %s", path, status, body)
 			continue
@@ -302,7 +294,7 @@ func withoutExpiry(c *tenancy) (struck int) {
 	}
 	api := c.gateway() + "/v1/runs"
 	eventually(c.t, "the token has expired", func() bool {
-		status, _, _ := c.ask(http.MethodGet, api, text, "")
+		status, _, _ := ask(c.t, http.MethodGet, api, text, "")
 		return status == http.StatusUnauthorized
 	})
 	return struck + 1
@@ -335,7 +327,7 @@ func rebinding(c *tenancy) (struck int) {
 		{"Host", "localhost.evil.example:8090", "Origin", "http://localhost.evil.example:8090", "Sec-Fetch-Site",
 			"same-origin"},
 	} {
-		status, _, body := c.ask(http.MethodPost, page+"/v1/stream-tickets", "", "", header...)
+		status, _, body := ask(c.t, http.MethodPost, page+"/v1/stream-tickets", "", "", header...)
 		if status == http.StatusForbidden || status == http.StatusMisdirectedRequest {
 			struck++
 		} else {
@@ -345,11 +337,11 @@ func rebinding(c *tenancy) (struck int) {
 	if n := tickets.Load(); n != 0 {
 		c.t.Errorf("the gateway was asked for %d tickets", n)
 	}
-	status, _, _ := c.ask(http.MethodPost, page+"/v1/stream-tickets", "", "", "Origin", page)
+	status, _, _ := ask(c.t, http.MethodPost, page+"/v1/stream-tickets", "", "", "Origin", page)
 	if status != http.StatusOK || tickets.Load() != 1 {
 		c.t.Errorf("its own page: status %d, %d tickets", status, tickets.Load())
 	}
-	_, header, _ := c.ask(http.MethodGet, page, "", "")
+	_, header, _ := ask(c.t, http.MethodGet, page, "", "")
 	if header.Get("Content-Security-Policy") == "" || header.Get("X-Content-Type-Options") != "nosniff" {
 		c.t.Errorf("the page has %v", header)
 	}

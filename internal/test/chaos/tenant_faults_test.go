@@ -33,9 +33,7 @@ func tenants(w *world) int {
 	cfg.MaxConns = 2
 	cfg.ConnConfig.RuntimeParams["role"] = role[1 : len(role)-1]
 	pool, err := pgxpool.NewWithConfig(w.t.Context(), cfg)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 	w.t.Cleanup(pool.Close)
 	apps := make([]uuid.UUID, 3)
 	for i := range apps {

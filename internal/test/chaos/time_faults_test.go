@@ -21,14 +21,10 @@ var timeFaults = []fault{
 // them in turn while Redis refuses some keys: each retry is written by one relay, and due for another.
 func severalZones(w *world) (struck int) {
 	var zone string
-	if err := w.pool.QueryRow(w.t.Context(), "SHOW timezone").Scan(&zone); err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(w.pool.QueryRow(w.t.Context(), "SHOW timezone").Scan(&zone))
 	w.exec(`ALTER TABLE outbox_events ALTER created_at TYPE timestamp, ALTER occurred_at TYPE timestamp,
 		ALTER processed_at TYPE timestamp, ALTER next_retry_at TYPE timestamp`)
-	if err := pgmigrations.UpIn(w.t.Context(), w.pool.Config().ConnString(), zone); err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(pgmigrations.UpIn(w.t.Context(), w.pool.Config().ConnString(), zone))
 	w.command("ACL", "SETUSER", "relay", "on", ">hunter2", "allkeys", "allcommands", "allchannels")
 	w.relaySink = "redis://relay:hunter2@" + w.redis.Addr()
 	w.flags = append(w.retrying(), "--destination", w.table+"={key}")
@@ -59,16 +55,11 @@ func severalZones(w *world) (struck int) {
 // clockJumps sets the clock of the database's machine forward and back, by more and by less than a lease. Leases
 // lapse at once, or would hold for an hour.
 func clockJumps(w *world) (struck int) {
-	w.produce()
-	w.relay(nil)
-	w.relay(nil)
-	w.arrive(100)
+	w.underway(100)
 	const m, s = time.Minute, time.Second
 	for _, ahead := range []time.Duration{10 * m, 0, -60 * m, 2 * s, -2 * s, 24 * 60 * m, 0} {
 		before := w.now()
-		if err := w.pg.SetClock(ahead); err != nil {
-			w.t.Fatal(err)
-		}
+		w.must(w.pg.SetClock(ahead))
 		if jump := w.now().Sub(before); jump.Abs() > time.Second {
 			struck++
 		}
@@ -81,9 +72,7 @@ func clockJumps(w *world) (struck int) {
 // now is what the database's clock says.
 func (w *world) now() (at time.Time) {
 	w.t.Helper()
-	if err := w.pool.QueryRow(w.t.Context(), "SELECT clock_timestamp()").Scan(&at); err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(w.pool.QueryRow(w.t.Context(), "SELECT clock_timestamp()").Scan(&at))
 	return at
 }
 
@@ -142,9 +131,7 @@ func setBackAsRelayDies(w *world) int {
 	first := w.relay(nil)
 	w.arrive(100)
 	first.kill(w.t)
-	if err := w.pg.SetClock(-10 * time.Minute); err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(w.pg.SetClock(-10 * time.Minute))
 	w.relay(nil)
 	w.caughtUp(outage)
 	return 1

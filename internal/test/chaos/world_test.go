@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
@@ -65,9 +66,7 @@ func newWorld(t *testing.T, f fault) *world {
 			func(ctx context.Context, url string) error { return pgmigrations.Up(ctx, url, pgmigrations.Sets...) })
 	} else {
 		server, err := testenv.StartPostgres(t.Context(), *f.postgres)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() {
 			if t.Failed() {
 				text, _ := server.Log()
@@ -76,9 +75,7 @@ func newWorld(t *testing.T, f fault) *world {
 			_ = server.Stop()
 		})
 		w.pg, url = server, server.TCPURL("postgres")
-	}
-	if err := pgmigrations.Up(t.Context(), url, pgmigrations.Sets...); err != nil {
-		t.Fatal(err)
+		must(t, pgmigrations.Up(t.Context(), url, pgmigrations.Sets...))
 	}
 	w.connect(url)
 	w.exec(aggregates)
@@ -91,9 +88,7 @@ func newWorld(t *testing.T, f fault) *world {
 		w.relaySink, w.flags = w.broker.url, append(w.retrying(), "--destination", w.table+"="+destination)
 	}
 	writer, err := postgres.NewWriter(outbox.WriterConfig{Source: "chaos"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.producers = &producers{load: f.load.withDefaults(), pool: w.pool, writer: writer}
 	return w
 }
@@ -114,9 +109,7 @@ func (w *world) listen(args []string) {
 func (w *world) connect(url string) {
 	w.t.Helper()
 	cfg, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 	cfg.MaxConns = 12
 	cfg.ConnConfig.ConnectTimeout = 5 * time.Second
 	if w.pool, err = pgxpool.NewWithConfig(w.t.Context(), cfg); err != nil {
@@ -129,6 +122,17 @@ func (w *world) connect(url string) {
 func (w *world) produce() {
 	w.start(context.WithoutCancel(w.t.Context()), w.rng)
 	w.t.Cleanup(func() { w.end() })
+}
+
+// underway has producers write and two relays deliver, and returns when n events have arrived, if not 0.
+func (w *world) underway(n int) {
+	w.t.Helper()
+	w.produce()
+	w.relay(nil)
+	w.relay(nil)
+	if n > 0 {
+		w.arrive(n)
+	}
 }
 
 // finish waits for everything to drain after the fault, compares, and returns the line about it.
@@ -147,9 +151,6 @@ func (w *world) finish(name string, struck int) {
 		}
 	}
 	received := w.received()
-	if struck == 0 {
-		t.Error("the fault never struck")
-	}
 	history := outboxtest.History{Written: written, Received: received, Dead: w.deadLetters(),
 		MaxAge: w.slow.Stretch(w.maxAge)}
 	report := outboxtest.Check(history)
@@ -186,11 +187,14 @@ func (w *world) finish(name string, struck int) {
 	if n := w.number(`SELECT count(*) FROM outbox_events WHERE status = 'SENT' AND retry_count > 0`); n > w.blamed {
 		t.Errorf("%d events have an attempt counted against them, though none of this was their fault", n)
 	}
-	fmt.Printf("%-28s struck %4d  acknowledged %6d  unknown %4d  received %6d  dead %3d  lost %d  invented %d  "+
-		"duplicated %d  out of order %d  recovered in %.2f s  (%.0f s)%s\n",
-		name, struck, report.Acknowledged, report.Unknown, report.Received, report.Dead, report.Lost.Count,
-		report.Invented.Count, copies.Count, report.OutOfOrder.Count, recovery.Seconds(),
-		time.Since(w.began).Seconds(), map[bool]string{true: "  FAILED"}[t.Failed()])
+	line(t, name, struck, w.began, "%s  recovered in %.2f s", counts(report, copies, report.Unknown), recovery.Seconds())
+}
+
+// counts is what was found about the events of a world.
+func counts(r outboxtest.Report, copies outboxtest.Finding, unknown int) string {
+	return fmt.Sprintf("acknowledged %6d  unknown %4d  received %6d  dead %3d  lost %d  invented %d  "+
+		"duplicated %d  out of order %d", r.Acknowledged, unknown, r.Received, r.Dead, r.Lost.Count,
+		r.Invented.Count, copies.Count, r.OutOfOrder.Count)
 }
 
 // slowest is the longest that an acknowledged event took.
@@ -209,25 +213,22 @@ func slowest(h outboxtest.History) (most time.Duration) {
 	return most
 }
 
-func (w *world) deadLetters() []outboxtest.DeadLetter {
+func (w *world) deadLetters() (dead []outboxtest.DeadLetter) {
 	w.t.Helper()
-	rows, err := w.pool.Query(w.t.Context(), "SELECT original_job_id::text FROM job_dlq")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer rows.Close()
-	var dead []outboxtest.DeadLetter
-	for rows.Next() {
-		var d outboxtest.DeadLetter
-		if err := rows.Scan(&d.ID); err != nil {
-			w.t.Fatal(err)
-		}
-		dead = append(dead, d)
-	}
-	if rows.Err() != nil {
-		w.t.Fatal(rows.Err())
+	for _, id := range w.texts("SELECT original_job_id::text FROM job_dlq") {
+		dead = append(dead, outboxtest.DeadLetter{ID: id})
 	}
 	return dead
+}
+
+// texts are the values of a query of one column.
+func (w *world) texts(sql string) []string {
+	w.t.Helper()
+	rows, err := w.pool.Query(w.t.Context(), sql)
+	w.must(err)
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	w.must(err)
+	return all
 }
 
 // plain writes an event of the key by plain SQL. Columns other than the usual ones, and their expressions, may be
@@ -335,9 +336,7 @@ func (w *world) command(args ...any) any {
 func (w *world) refused(code string) int {
 	w.t.Helper()
 	info, err := w.admin.Info(w.t.Context(), "errorstats").Result()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 	return numberAfter(info, "errorstat_"+code+":count=")
 }
 
@@ -345,9 +344,7 @@ func (w *world) refused(code string) int {
 func (w *world) logged(texts ...string) (n int) {
 	w.t.Helper()
 	log, err := w.pg.Log()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 lines:
 	for line := range strings.Lines(log) {
 		for _, text := range texts {
@@ -382,4 +379,33 @@ func within(t *testing.T, limit time.Duration, what string, holds func() bool) {
 	}
 }
 
+// session opens one that is none of the pool's, of a database of the world's server. What it has begun is rolled back
+// when it is closed.
+func (w *world) session(database string) (conn *pgx.Conn, closes func()) {
+	w.t.Helper()
+	config := w.pool.Config().ConnConfig.Copy()
+	config.Database = database
+	conn, err := pgx.ConnectConfig(w.t.Context(), config)
+	w.must(err)
+	closes = func() { _ = conn.Close(context.Background()) }
+	w.t.Cleanup(closes)
+	return conn, closes
+}
+
+// database is the name of the world's own.
+func (w *world) database() string { return w.pool.Config().ConnConfig.Database }
+
 func itoa(n int) string { return strconv.Itoa(n) }
+
+// must ends the test with an error, if there is one.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	must(w.t, err)
+}

@@ -107,20 +107,14 @@ var example = sync.OnceValues(func() (string, error) {
 func startExample(t *testing.T, gatewayAddress, secret, run string) *url.URL {
 	t.Helper()
 	path, err := example()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	cmd := exec.Command(path, "-gateway", "http://"+gatewayAddress, "-listen", "127.0.0.1:0", "-run", run)
 	cmd.Env = append(os.Environ(), "OUTBOX_TOKEN="+secret)
 	var said bytes.Buffer // lines of the proxy about connections that were cut, which is what the test does
 	cmd.Stderr = &said
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
+	noError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -134,9 +128,7 @@ func startExample(t *testing.T, gatewayAddress, secret, run string) *url.URL {
 		t.Fatalf("the example ended: %s", said.String())
 	}
 	address, err := url.Parse(strings.TrimSpace(line))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return address
 }
 

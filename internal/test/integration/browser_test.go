@@ -35,13 +35,9 @@ var (
 		v.gateway.start(v.t)
 	}}
 	redisDown = fault{"Redis is killed, and restarted", false, func(v *watching) {
-		if err := v.redis.Kill(); err != nil {
-			v.t.Fatal(err)
-		}
+		noError(v.t, v.redis.Kill())
 		v.progress(100) // meanwhile the log is read
-		if err := v.redis.Restart(); err != nil {
-			v.t.Fatal(err)
-		}
+		noError(v.t, v.redis.Restart())
 	}}
 )
 
@@ -62,9 +58,7 @@ func TestBrowserShowsEachEventOnce(t *testing.T) {
 func TestBrowserWithTickets(t *testing.T) {
 	t.Parallel()
 	tok, text, sum, err := token.New("shop", "page", []token.Scope{token.Read})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	v := watch(t, func(store *pgstore.Tokens) (tenant, secret string) {
 		if _, err := store.CreateToken(t.Context(), "test", tok, sum, 0); err != nil {
 			t.Fatal(err)
@@ -91,9 +85,7 @@ func TestBrowserExampleMakesARun(t *testing.T) {
 	g.start(t)
 	address := startExample(t, g.address, "", "")
 	id, err := uuid.Parse(address.Query().Get("run"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if run, err := s.runs.Get(t.Context(), crawl.DefaultTenant, id); err != nil || run.Crawler != "demo" {
 		t.Errorf("the run is %+v, %v", run, err)
 	}
@@ -130,9 +122,7 @@ func watch(t *testing.T, login func(*pgstore.Tokens) (tenant, secret string)) *w
 	address := startExample(t, v.gateway.address, secret, v.run.String())
 	v.front = newFront(t, address)
 	v.browser = testenv.ChromiumBrowser(t)
-	if err := v.browser.Open(t.Context(), v.front.URL+"/?"+address.RawQuery); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, v.browser.Open(t.Context(), v.front.URL+"/?"+address.RawQuery))
 	return v
 }
 
@@ -156,9 +146,7 @@ func (v *watching) suffer(n int, faults ...fault) {
 	}
 	faulty := time.Since(v.began)
 	close(over)
-	if err := <-appended; err != nil {
-		v.t.Fatal(err)
-	}
+	noError(v.t, <-appended)
 	if _, err := v.runs.Complete(v.t.Context(), v.tenant, v.run); err != nil {
 		v.t.Fatal(err)
 	}
@@ -248,18 +236,14 @@ func (v *watching) compare() {
 	var after int64
 	for {
 		events, err := v.runs.Events(v.t.Context(), v.tenant, v.run, after, 1000)
-		if err != nil {
-			v.t.Fatal(err)
-		}
+		noError(v.t, err)
 		if len(events) == 0 {
 			break
 		}
 		for _, e := range events {
 			after = e.Seq
 			var data bytes.Buffer
-			if err := json.Compact(&data, e.Payload); err != nil {
-				v.t.Fatal(err)
-			}
+			noError(v.t, json.Compact(&data, e.Payload))
 			if int64(len(shown)) < e.Seq {
 				v.t.Fatalf("the page shows %d events, and not %d", len(shown), e.Seq)
 			}

@@ -73,9 +73,7 @@ func TestMessagesOfAnyRowConform(t *testing.T) {
 func metadataOf(t *testing.T, text string) any {
 	t.Helper()
 	var attributes map[string]any
-	if err := json.Unmarshal([]byte(text), &attributes); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal([]byte(text), &attributes))
 	all := map[string]any{}
 	if rest, ok := attributes["metadata"].(string); ok {
 		members, ok := parsed(t, rest).(map[string]any)
@@ -100,9 +98,7 @@ func metadataOf(t *testing.T, text string) any {
 
 func parsed(t *testing.T, text string) (v any) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal([]byte(text), &v))
 	return v
 }
 
@@ -133,9 +129,7 @@ for (const body of lines) {
 console.log(lines.length);
 `
 	for name, text := range map[string]string{"messages.jsonl": strings.Join(messages, "\n"), "check.js": script} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	node := exec.CommandContext(t.Context(), "node", "check.js")
 	node.Dir, node.WaitDelay = dir, 10*time.Second

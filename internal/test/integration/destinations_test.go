@@ -27,8 +27,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/app"
-	"github.com/outboxrelay/outbox/internal/cli"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
@@ -145,9 +143,7 @@ func (d *destinations) all() []*arrivals {
 
 func (d *destinations) must(err error) {
 	d.t.Helper()
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	noError(d.t, err)
 }
 
 func (d *destinations) listenRedis() {
@@ -307,21 +303,9 @@ retry:
 table: [outbox_events]
 `)
 	d.must(os.WriteFile(settings, []byte(text.String()), 0o600))
-	environ := []string{"OUTBOX_DATABASE_URL=" + url, "OUTBOX_CONFIG=" + settings}
-	ctx, stop := context.WithCancel(t.Context())
-	var log said
-	ended := make(chan int, 1)
-	go func() {
-		ended <- cli.Main(ctx, []string{"relay", "--listen", "127.0.0.1:0"},
-			cli.Streams{In: strings.NewReader(""), Out: io.Discard, Err: &log}, environ, app.Sinks())
-	}()
-	defer func() {
-		stop()
-		if code := <-ended; code != 0 {
-			t.Errorf("exit code %d:\n%s", code, &log)
-		}
-	}()
-	until(t, &log, func() bool { return strings.Contains(log.String(), `"relaying"`) })
+	c := &command{t: t, environ: []string{"OUTBOX_DATABASE_URL=" + url, "OUTBOX_CONFIG=" + settings}}
+	c.start("relay", "--listen", "127.0.0.1:0")
+	c.until(func() bool { return strings.Contains(c.log.String(), `"relaying"`) })
 
 	pool, err := pgxpool.New(t.Context(), url)
 	d.must(err)
@@ -349,7 +333,7 @@ table: [outbox_events]
 	wait := func(n int, of ...*arrivals) {
 		t.Helper()
 		for _, a := range of {
-			until(t, &log, func() bool { return a.count() >= n*keys })
+			c.until(func() bool { return a.count() >= n*keys })
 		}
 	}
 	healthy := []*arrivals{d.redis, d.nats, d.kafka, d.postgres}
@@ -365,14 +349,9 @@ table: [outbox_events]
 		t.Fatalf("the fault did not strike: the endpoint refused %d requests and has %d events", d.refused.Load(),
 			d.webhook.count())
 	}
-	until(t, &log, func() bool { // what arrived from outbox_deliveries is owed until it is settled
-		var states strings.Builder
-		code := cli.Main(t.Context(), []string{"sinks"},
-			cli.Streams{In: strings.NewReader(""), Out: &states, Err: &states}, environ, app.Sinks())
-		if code != 0 {
-			t.Fatalf("outbox sinks, exit code %d:\n%s", code, &states)
-		}
-		return !slices.ContainsFunc(strings.Split(strings.TrimSpace(states.String()), "\n")[1:], func(line string) bool {
+	c.until(func() bool { // what arrived from outbox_deliveries is owed until it is settled
+		states := strings.TrimSpace(c.run(0, "", "sinks"))
+		return !slices.ContainsFunc(strings.Split(states, "\n")[1:], func(line string) bool {
 			owes := strings.HasPrefix(line, "rabbit") || strings.HasPrefix(line, "webhook")
 			return owes != strings.Contains(line, "outbox_events")
 		})
@@ -410,7 +389,7 @@ table: [outbox_events]
 		a.mu.Unlock()
 	}
 	var left int
-	until(t, &log, func() bool {
+	c.until(func() bool {
 		d.must(pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM outbox_deliveries WHERE status <> 'delivered') +
 			(SELECT count(*) FROM outbox_events WHERE status <> 'SENT') + (SELECT count(*) FROM job_dlq)`).Scan(&left))
 		return left == 0

@@ -167,31 +167,23 @@ func (d *developing) deadLetter() {
 		driver, source = "sqlite", "file:"+filepath.Join(d.dir, path)+"?_pragma=busy_timeout(10000)"
 	}
 	db, err := sql.Open(driver, source)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	noError(d.t, err)
 	tx, err := db.BeginTx(d.t.Context(), nil)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	noError(d.t, err)
 	_, err = tx.ExecContext(d.t.Context(), `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_id, source_bc, payload)
 		VALUES ('order.placed', '2026-01-02T03:04:05Z', '43', 'shop', '{"total": 1}')`)
 	if err == nil {
 		_, err = tx.ExecContext(d.t.Context(), `UPDATE outbox_events SET destination_topics = '{"no": "list"}'
 			WHERE aggregate_id = '43' AND status = 'NEW'`)
 	}
-	if err := errors.Join(err, tx.Commit(), db.Close()); err != nil {
-		d.t.Fatal(err)
-	}
+	noError(d.t, errors.Join(err, tx.Commit(), db.Close()))
 	var page struct {
 		Items []map[string]any
 	}
 	list := func(args ...string) []map[string]any {
 		page.Items = nil
 		text := d.command("", append([]string{"dlq", "list", "-o", "json"}, args...)...)
-		if err := json.Unmarshal([]byte(text), &page); err != nil {
-			d.t.Fatal(err)
-		}
+		noError(d.t, json.Unmarshal([]byte(text), &page))
 		return page.Items
 	}
 	eventually(d.t, "the event is a dead letter", func() bool { return len(list()) > 0 })
@@ -214,9 +206,7 @@ func (d *developing) looks() {
 		}
 	}
 	eventually(d.t, "one relay holds all lanes", func() bool {
-		if err := json.Unmarshal([]byte(d.command("", "lanes", "-o", "json")), &report); err != nil {
-			d.t.Fatal(err)
-		}
+		noError(d.t, json.Unmarshal([]byte(d.command("", "lanes", "-o", "json")), &report))
 		return len(report.Relays) == 1 && report.Relays[0].Lanes == 64
 	})
 	states, backlog := map[string]int{}, 0
@@ -233,9 +223,7 @@ func (d *developing) looks() {
 			Attempts           int
 		}
 	}
-	if err := json.Unmarshal([]byte(d.command("", "events", "-o", "json")), &events); err != nil {
-		d.t.Fatal(err)
-	}
+	noError(d.t, json.Unmarshal([]byte(d.command("", "events", "-o", "json")), &events))
 	d.observe("events", events)
 }
 
@@ -244,9 +232,7 @@ func (d *developing) cancels() uuid.UUID {
 	status, answer := d.call("POST", "/v1/runs", `{"appPackage": "com.example.mine"}`)
 	d.observe(fmt.Sprint("created, ", status), answer)
 	run, err := uuid.Parse(field(d.t, answer, "runId"))
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	noError(d.t, err)
 	path := "/v1/runs/" + run.String()
 	l := d.listen(path + "/stream")
 	defer l.end()
@@ -307,9 +293,7 @@ func (d *developing) goesOn(run uuid.UUID) {
 func (d *developing) stops() {
 	d.observe("stopped", strings.Contains(d.interrupt(), "stopped; "))
 	files, err := os.ReadDir(d.dir)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	noError(d.t, err)
 	var left []string
 	for _, f := range files {
 		left = append(left, f.Name())

@@ -42,19 +42,13 @@ type developing struct {
 func (d *developing) start() {
 	d.t.Helper()
 	path, err := binary()
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	noError(d.t, err)
 	d.out = filepath.Join(d.t.TempDir(), "out")
 	out, err := os.Create(d.out)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	noError(d.t, err)
 	d.cmd = exec.Command(path, append([]string{"dev", "--http", "127.0.0.1:0"}, d.args...)...)
 	d.cmd.Dir, d.cmd.Stdout, d.cmd.Stderr = d.dir, out, out
-	if err := errors.Join(d.cmd.Start(), out.Close()); err != nil {
-		d.t.Fatal(err)
-	}
+	noError(d.t, errors.Join(d.cmd.Start(), out.Close()))
 	exited := make(chan struct{})
 	d.exited = exited
 	go func() { // ends with the process, for which the cleanup waits
@@ -83,18 +77,14 @@ func (d *developing) start() {
 func (d *developing) said() string {
 	d.t.Helper()
 	text, err := os.ReadFile(d.out)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	noError(d.t, err)
 	return string(text)
 }
 
 // interrupt is Ctrl-C. It returns the last line that was printed.
 func (d *developing) interrupt() string {
 	d.t.Helper()
-	if err := d.cmd.Process.Signal(syscall.SIGINT); err != nil {
-		d.t.Fatal(err)
-	}
+	noError(d.t, d.cmd.Process.Signal(syscall.SIGINT))
 	select {
 	case <-d.exited:
 	case <-time.After(testenv.Patience):
@@ -111,9 +101,7 @@ func (d *developing) interrupt() string {
 func (d *developing) command(stdin string, args ...string) string {
 	d.t.Helper()
 	path, err := binary()
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	noError(d.t, err)
 	ctx, cancel := context.WithTimeout(d.t.Context(), testenv.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, append(args, "--database", d.database)...)
@@ -129,16 +117,12 @@ func (d *developing) command(stdin string, args ...string) string {
 func (d *developing) call(method, path, body string) (status int, answer string) {
 	d.t.Helper()
 	req, err := http.NewRequestWithContext(d.t.Context(), method, d.url+path, strings.NewReader(body))
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	noError(d.t, err)
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	noError(d.t, err)
 	defer func() { _ = resp.Body.Close() }()
 	var text bytes.Buffer
 	if _, err := text.ReadFrom(resp.Body); err != nil {
@@ -159,9 +143,7 @@ func (d *developing) listen(path string) *listening {
 	d.t.Helper()
 	ctx, cancel := context.WithCancel(d.t.Context())
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.url+path, nil)
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	noError(d.t, err)
 	l := &listening{t: d.t, next: make(chan gosse.Event)}
 	answered := make(chan error, 1)
 	go func() { // ends with ctx at the latest; end waits for it
@@ -245,9 +227,7 @@ func (d *developing) observe(what string, seen any) {
 	text, ok := seen.(string)
 	if !ok {
 		made, err := json.Marshal(seen)
-		if err != nil {
-			d.t.Fatal(err)
-		}
+		noError(d.t, err)
 		text = string(made)
 	}
 	var value any
@@ -255,9 +235,7 @@ func (d *developing) observe(what string, seen any) {
 	decoder.UseNumber()
 	if decoder.Decode(&value) == nil && !decoder.More() {
 		made, err := json.Marshal(value)
-		if err != nil {
-			d.t.Fatal(err)
-		}
+		noError(d.t, err)
 		text = string(made)
 	}
 	text = strings.NewReplacer(d.url, "URL", "sqlite:"+filepath.Join(d.dir, "outbox.db"), "DATABASE", d.database,

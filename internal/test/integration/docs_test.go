@@ -20,9 +20,7 @@ import (
 func fenced(t *testing.T, path, language string) (blocks []string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for _, m := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
 		blocks = append(blocks, m[1])
 	}
@@ -36,21 +34,15 @@ const producersPage = "../../../docs/guide/producers.md"
 func TestStatementsOfTheDocs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	if err := pgmigrations.ApplyRoles(t.Context(), w.url); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, pgmigrations.ApplyRoles(t.Context(), w.url))
 	w.exec(t, "CREATE TABLE orders (id bigint PRIMARY KEY, total numeric)") // the application's own, by its own rights
 	w.exec(t, "GRANT INSERT ON orders TO PUBLIC")
 	w.relay(t, nil)
 	conn, err := pgx.Connect(t.Context(), w.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer conn.Close(t.Context())
 	page, err := os.ReadFile(producersPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	roles := regexp.MustCompile("(?m)^<!-- as (outbox_[a-z_]+) -->\n```sql$").FindAllStringSubmatch(string(page), -1)
 	blocks := fenced(t, producersPage, "sql")
 	if len(roles) != len(blocks) {
@@ -88,9 +80,7 @@ func TestComingFromDebezium(t *testing.T) {
 		w.exec(t, block)
 	}
 	file := filepath.Join(t.TempDir(), "outbox.yaml")
-	if err := os.WriteFile(file, []byte(strings.Join(fenced(t, page, "yaml"), "")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(file, []byte(strings.Join(fenced(t, page, "yaml"), "")), 0o600))
 	w.relay(t, nil, "--config", file)
 	m := w.wait(t, 1, 0)[0]
 	if m.Channel != "outbox.event.Order" || m.Type != "OrderPlaced" {
@@ -126,9 +116,7 @@ func TestProgramsOfTheDocs(t *testing.T) {
 			w.relay(t, nil)
 			w.exec(t, "CREATE TABLE orders (id bigint PRIMARY KEY, total numeric)")
 			program := strings.Join(fenced(t, producersPage, p.language), "\n")
-			if err := os.WriteFile(filepath.Join(dir, p.file), []byte(program), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.WriteFile(filepath.Join(dir, p.file), []byte(program), 0o600))
 			if out, err := run("env", "DATABASE_URL="+w.url, p.interpreter, p.file); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}

@@ -26,16 +26,12 @@ func TestEmbeddedRelay(t *testing.T) {
 		services[i] = exec.Command(path)
 		services[i].Env = append(os.Environ(), "OUTBOX_DATABASE_URL="+w.url, "OUTBOX_SINK="+w.redis.URL())
 		services[i].Stderr = &said[i]
-		if err := services[i].Start(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, services[i].Start())
 		t.Cleanup(func() { _ = services[i].Process.Kill() }) // fails if it has ended, as it should have
 		w.wait(t, i+1, 0)
 	}
 	for i, service := range services {
-		if err := service.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, service.Process.Signal(syscall.SIGTERM))
 		if err := service.Wait(); err != nil {
 			t.Errorf("service %d ended with %v:\n%s", i, err, said[i].String())
 		}

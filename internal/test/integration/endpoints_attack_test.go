@@ -3,7 +3,6 @@ package integration
 import (
 	"context"
 	"encoding/base64"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,8 +10,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/outboxrelay/outbox/internal/app"
-	"github.com/outboxrelay/outbox/internal/cli"
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 )
 
@@ -20,48 +17,26 @@ import (
 // variable, no file, and no header of an endpoint whose URL, tenant or name he changes.
 func TestEndpointsTellAnOperatorNothing(t *testing.T) {
 	url := migrated(t)
-	if err := pgmigrations.ApplyRoles(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, pgmigrations.ApplyRoles(t.Context(), url))
 	spy, acme := newHook(t), newHook(t)
 	file := filepath.Join(t.TempDir(), "secret")
 	secret := "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("f", 32)))
-	if err := os.WriteFile(file, []byte(secret), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(file, []byte(secret), 0o600))
 	key := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))
 	t.Setenv("OUTBOX_ENDPOINT_KEY", key)
 	t.Setenv("TEST_DATABASE_URL", "postgres://relay:hunter2@db/app")
 	t.Setenv("TEST_HEADER", "Bearer HDRSECRET")
-	environ := []string{"OUTBOX_DATABASE_URL=" + url, "OUTBOX_SINK=webhook:table?allow=private,http&schedule=50ms",
-		"OUTBOX_TABLE=outbox_events"}
-	var out, log said
-	in := strings.NewReader("Basic FROMSTDIN\n")
-	if code := cli.Main(t.Context(), []string{"endpoints", "add", "acme", "--url", acme.URL + "/hook", "--tenant", "t1",
-		"--header", "Authorization=env:TEST_HEADER", "--header", "X-Given=-", "--header", "X-Plain=visible"},
-		cli.Streams{In: in, Out: &out, Err: &out}, environ, app.Sinks()); code != 0 {
-		t.Fatalf("exit code %d:\n%s", code, &out)
+	c := &command{t: t, environ: []string{"OUTBOX_DATABASE_URL=" + url, "OUTBOX_TABLE=outbox_events",
+		"OUTBOX_SINK=webhook:table?allow=private,http&schedule=50ms"}}
+	out := c.run(0, "Basic FROMSTDIN\n", "endpoints", "add", "acme", "--url", acme.URL+"/hook", "--tenant", "t1",
+		"--header", "Authorization=env:TEST_HEADER", "--header", "X-Given=-", "--header", "X-Plain=visible")
+	if !strings.Contains(out, "the value of header X-Plain") || strings.Contains(out, "header X-Given") {
+		t.Errorf("the warning of what others see is\n%s", out)
 	}
-	if !strings.Contains(out.String(), "the value of header X-Plain") || strings.Contains(out.String(), "header X-Given") {
-		t.Errorf("the warning of what others see is\n%s", &out)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan int, 1)
-	go func() {
-		ended <- cli.Main(ctx, []string{"relay"}, cli.Streams{In: strings.NewReader(""), Out: io.Discard, Err: &log},
-			environ, app.Sinks())
-	}()
-	defer func() {
-		stop()
-		if code := <-ended; code != 0 {
-			t.Errorf("exit code %d:\n%s", code, &log)
-		}
-	}()
+	c.start("relay")
 
 	admin, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer func() { _ = admin.Close(context.WithoutCancel(t.Context())) }()
 	do := func(as *pgx.Conn, sql string, args ...any) {
 		t.Helper()
@@ -73,14 +48,10 @@ func TestEndpointsTellAnOperatorNothing(t *testing.T) {
 	do(admin, `CREATE ROLE l_spy LOGIN IN ROLE outbox_operator`)
 	defer func() { _, _ = admin.Exec(context.WithoutCancel(t.Context()), `DROP ROLE IF EXISTS l_spy`) }()
 	config, err := pgx.ParseConfig(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	config.User = "l_spy"
 	operator, err := pgx.ConnectConfig(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer func() { _ = operator.Close(context.WithoutCancel(t.Context())) }()
 	write := func(topic, tenant, to string) {
 		t.Helper()
@@ -89,7 +60,7 @@ func TestEndpointsTellAnOperatorNothing(t *testing.T) {
 	}
 	waits := func(topic string) {
 		t.Helper()
-		until(t, &log, func() bool {
+		c.until(func() bool {
 			var waits bool
 			err := admin.QueryRow(t.Context(), `SELECT status <> 'SENT' AND (status = 'DEAD' OR next_retry_at > now())
 				FROM outbox_events WHERE event_topic = $1`, topic).Scan(&waits)
@@ -97,7 +68,7 @@ func TestEndpointsTellAnOperatorNothing(t *testing.T) {
 		})
 	}
 	write("good", "t1", "acme")
-	until(t, &log, func() bool { return len(acme.requests()) == 1 })
+	c.until(func() bool { return len(acme.requests()) == 1 })
 	for name, want := range map[string]string{"Authorization": "Bearer HDRSECRET", "X-Given": "Basic FROMSTDIN"} {
 		if got := acme.requests()[0].header.Get(name); got != want {
 			t.Errorf("header %s is %q, want %q", name, got, want)
@@ -115,7 +86,7 @@ func TestEndpointsTellAnOperatorNothing(t *testing.T) {
 	waits("copied")
 	do(operator, `UPDATE outbox_endpoints SET url = $1, tenant_id = NULL, revision = 9 WHERE name = 'acme'`,
 		spy.URL+"/stolen")
-	until(t, &log, func() bool { return strings.Contains(log.String(), `endpoint \"acme\"`) })
+	c.until(func() bool { return strings.Contains(c.log.String(), `endpoint \"acme\"`) })
 	write("moved", "t2", "acme")
 	waits("moved")
 	do(operator, `UPDATE outbox_endpoints SET url = $1, revision = 10 WHERE name = 'acme'`, acme.URL+"/hook")
@@ -125,12 +96,12 @@ func TestEndpointsTellAnOperatorNothing(t *testing.T) {
 		t.Errorf("%d requests went to the spy, the first with %v", len(all), all[0].header)
 	}
 	for _, want := range []string{"only a file of endpoints may have", "outbox endpoints rotate"} {
-		if !strings.Contains(log.String(), want) {
-			t.Errorf("the log does not say %q:\n%s", want, &log)
+		if !strings.Contains(c.log.String(), want) {
+			t.Errorf("the log does not say %q:\n%s", want, &c.log)
 		}
 	}
 	for _, secret := range []string{"hunter2", "HDRSECRET", "FROMSTDIN", key} {
-		if strings.Contains(log.String(), secret) || strings.Contains(out.String(), secret) {
+		if strings.Contains(c.log.String(), secret) || strings.Contains(out, secret) {
 			t.Errorf("%s was shown", secret)
 		}
 	}

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -14,9 +13,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
-
-	"github.com/outboxrelay/outbox/internal/app"
-	"github.com/outboxrelay/outbox/internal/cli"
 )
 
 // hook is an endpoint that answers as it is told, and notes what came.
@@ -71,9 +67,7 @@ func (h *hook) verified(t *testing.T, secrets ...string) {
 	}
 	for _, secret := range secrets {
 		w, err := standardwebhooks.NewWebhook(secret)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if err := w.Verify(last.body, last.header); err != nil {
 			t.Errorf("the signature: %v", err)
 		}
@@ -88,19 +82,14 @@ func TestEndpointsInTheTable(t *testing.T) {
 	keys := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))
 	t.Setenv("OUTBOX_ENDPOINT_KEY", keys)
 	t.Setenv("TEST_HEADER", "Bearer token")
-	environ := []string{"OUTBOX_DATABASE_URL=" + url, "OUTBOX_SINK=webhook:table?allow=private,http&schedule=50ms",
-		"OUTBOX_TABLE=outbox_events"}
+	c := &command{t: t, environ: []string{"OUTBOX_DATABASE_URL=" + url, "OUTBOX_TABLE=outbox_events",
+		"OUTBOX_SINK=webhook:table?allow=private,http&schedule=50ms"}}
 	var shown strings.Builder
 	run := func(want int, args ...string) string {
 		t.Helper()
-		var out, problems strings.Builder
-		code := cli.Main(t.Context(), args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &problems}, environ,
-			app.Sinks())
-		shown.WriteString(out.String() + problems.String())
-		if code != want {
-			t.Fatalf("%q: exit code %d, want %d:\n%s%s", args, code, want, &out, &problems)
-		}
-		return out.String() + problems.String()
+		text := c.run(want, "", args...)
+		shown.WriteString(text)
+		return text
 	}
 	secret := func(text string) string {
 		t.Helper()
@@ -116,23 +105,9 @@ func TestEndpointsInTheTable(t *testing.T) {
 	run(2, "endpoints", "add", "b", "--url", h.URL, "--secret", "whsec_hunter2")
 	run(1, "endpoints", "add", "c", "--url", "ftp://host")
 
-	ctx, stop := context.WithCancel(t.Context())
-	var log said
-	ended := make(chan int, 1)
-	go func() {
-		ended <- cli.Main(ctx, []string{"relay"}, cli.Streams{In: strings.NewReader(""), Out: io.Discard, Err: &log},
-			environ, app.Sinks())
-	}()
-	defer func() {
-		stop()
-		if code := <-ended; code != 0 {
-			t.Errorf("exit code %d:\n%s", code, &log)
-		}
-	}()
+	c.start("relay")
 	pool, err := pgxpool.New(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer pool.Close()
 	write := func(topic, tenant, to string) {
 		t.Helper()
@@ -143,7 +118,7 @@ func TestEndpointsInTheTable(t *testing.T) {
 	}
 	status := func(topic, want string) {
 		t.Helper()
-		until(t, &log, func() bool {
+		c.until(func() bool {
 			var got string
 			err := pool.QueryRow(t.Context(), "SELECT status FROM outbox_events WHERE event_topic = $1", topic).Scan(&got)
 			return err == nil && got == want
@@ -163,7 +138,7 @@ func TestEndpointsInTheTable(t *testing.T) {
 	write("two", "t9", "late")
 	status("two", "SENT")
 	second := secret(run(0, "endpoints", "rotate", "acme"))
-	until(t, &log, func() bool {
+	c.until(func() bool {
 		run(0, "endpoints", "test", "acme")
 		all := h.requests()
 		write(fmt.Sprint("rotated", len(all)), "t1", "acme")
@@ -177,7 +152,7 @@ func TestEndpointsInTheTable(t *testing.T) {
 	h.answers(http.StatusGone)
 	write("gone", "t1", "acme")
 	status("gone", "DEAD")
-	until(t, &log, func() bool { return strings.Contains(run(0, "endpoints", "list"), "disabled  answered 410 Gone") })
+	c.until(func() bool { return strings.Contains(run(0, "endpoints", "list"), "disabled  answered 410 Gone") })
 	asked := len(h.requests())
 	h.answers(http.StatusNoContent)
 	if text := run(1, "endpoints", "test", "acme"); !strings.Contains(text, "outbox endpoints enable") {
@@ -189,7 +164,7 @@ func TestEndpointsInTheTable(t *testing.T) {
 	run(0, "endpoints", "enable", "acme")
 	for sent := false; !sent; { // a relay that has not noticed yet makes another dead letter of it
 		run(0, "dlq", "replay", "--type", "gone", "--yes")
-		until(t, &log, func() bool {
+		c.until(func() bool {
 			var status string
 			err := pool.QueryRow(t.Context(), "SELECT status FROM outbox_events WHERE event_topic = 'gone'").Scan(&status)
 			sent = status == "SENT"
@@ -216,12 +191,12 @@ func TestEndpointsInTheTable(t *testing.T) {
 		if strings.Count(shown.String(), made) != 1 {
 			t.Errorf("a secret was shown %d times, want once", strings.Count(shown.String(), made))
 		}
-		if part := made[len("whsec_"):]; strings.Contains(stored, part) || strings.Contains(log.String(), part) {
+		if part := made[len("whsec_"):]; strings.Contains(stored, part) || strings.Contains(c.log.String(), part) {
 			t.Error("a secret is in the table, or in the log")
 		}
 	}
 	for _, text := range []string{"hunter2", "Bearer"} {
-		if strings.Contains(shown.String(), text) || strings.Contains(log.String(), text) {
+		if strings.Contains(shown.String(), text) || strings.Contains(c.log.String(), text) {
 			t.Errorf("%s was shown", text)
 		}
 	}

@@ -20,13 +20,9 @@ import (
 func TestEventBusWithAnotherDriver(t *testing.T) {
 	t.Parallel()
 	url := testenv.Database(t)
-	if err := migrations.Up(t.Context(), url, "core", "events"); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, migrations.Up(t.Context(), url, "core", "events"))
 	db, err := sql.Open("postgres", url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	app := uuid.New()
 	if _, err := db.ExecContext(t.Context(), "INSERT INTO apps (id, name, namespace) VALUES ($1, 'Mine', 'mine')",
@@ -35,20 +31,14 @@ func TestEventBusWithAnotherDriver(t *testing.T) {
 	}
 	bus := postgres.NewSQLEventBus(0)
 	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer func() { _ = tx.Rollback() }()
-	if err := postgres.SetTenant(t.Context(), tx, app); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, postgres.SetTenant(t.Context(), tx, app))
 	first := eventbus.Event{AppID: app, EventID: uuid.New(), EventType: "order.placed",
 		Payload: json.RawMessage(`{"a": 1}`), Key: "42"}
 	second := eventbus.Event{AppID: app, EventID: uuid.New(), EventType: "order.paid", Payload: json.RawMessage(`"ü"`)}
 	for _, e := range []eventbus.Event{first, second} {
-		if err := bus.Offer(t.Context(), tx, e); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, bus.Offer(t.Context(), tx, e))
 	}
 	if err := bus.Offer(t.Context(), tx, first); !errors.Is(err, outbox.ErrDuplicateEvent) {
 		t.Errorf("offered again: %v", err)
@@ -71,9 +61,7 @@ func TestEventBusWithAnotherDriver(t *testing.T) {
 	if n, err := bus.CountPending(t.Context(), tx); err != nil || n != 0 {
 		t.Errorf("%d pending, %v", n, err)
 	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, tx.Commit())
 	if got := column(t, url,
 		"SELECT concat_ws(' ', source, type, error_reason, attempts, error_history->-1->>'error') FROM "+
 			"job_dlq"); len(got) != 1 || got[0] != "event order.paid DeliveryFailed 1 no" {

@@ -15,9 +15,7 @@ func TestFaultPointsAreCompiledOut(t *testing.T) {
 	contains := func(path string) bool {
 		t.Helper()
 		program, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		return bytes.Contains(program, []byte("OUTBOX_FAULT")) || bytes.Contains(program, []byte("internal/fault.Hit"))
 	}
 	path := filepath.Join(t.TempDir(), "outbox")
@@ -28,9 +26,7 @@ func TestFaultPointsAreCompiledOut(t *testing.T) {
 		t.Error("the command has fault points")
 	}
 	with, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if !contains(with) {
 		t.Error("the command that is built for these tests has none: the test looks for the wrong thing")
 	}

@@ -62,9 +62,7 @@ func TestThousandEventsASecondOverFiftyRuns(t *testing.T) {
 		var data struct {
 			N int `json:"n"`
 		}
-		if err := json.Unmarshal(m.Data, &data); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, json.Unmarshal(m.Data, &data))
 		if data.N != last[m.Channel]+1 {
 			t.Fatalf("%s: event %d arrived after event %d", m.Channel, data.N, last[m.Channel])
 		}

@@ -52,51 +52,34 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	return newWorldIn(t, migrated(t))
+	w := &world{url: migrated(t), redis: testenv.RedisServer(t)}
+	var err error
+	w.pool, err = pgxpool.New(t.Context(), w.url)
+	noError(t, err)
+	t.Cleanup(w.pool.Close)
+	w.subscriber = subscribe(t, w.redis)
+	return w
 }
 
 // migrated is a new database with all tables.
 func migrated(t *testing.T) string {
 	t.Helper()
-	return testenv.Prepared(t, "all",
-		func(ctx context.Context, url string) error {
-			return pgmigrations.Up(ctx, url, "core", "events", "crawl")
-		})
-}
-
-// newWorldIn is newWorld in a database that exists.
-func newWorldIn(t *testing.T, url string) *world {
-	t.Helper()
-	w := &world{url: url, redis: testenv.RedisServer(t)}
-	if err := pgmigrations.Up(t.Context(), w.url, pgmigrations.Sets...); err != nil {
-		t.Fatal(err)
-	}
-	var err error
-	if w.pool, err = pgxpool.New(t.Context(), w.url); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(w.pool.Close)
-	w.subscriber = subscribe(t, w.redis)
-	return w
+	return testenv.Prepared(t, "all", func(ctx context.Context, url string) error {
+		return pgmigrations.Up(ctx, url, pgmigrations.Sets...)
+	})
 }
 
 // relay starts the relay as a process of its own.
 func (w *world) relay(t *testing.T, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	cmd := exec.Command(path, append([]string{"relay", "--database", w.url}, args...)...)
 	cmd.Env = append(append(os.Environ(), "OUTBOX_SINK="+w.redis.URL()), env...)
 	log, err := os.Create(filepath.Join(t.TempDir(), "relay.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // fails if it has ended, as it should have
 		_ = cmd.Wait()
@@ -135,9 +118,7 @@ func subscribe(t *testing.T, server *testenv.Redis) *subscriber {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
 	// A slow test machine must not look like a lost event: Redis cuts subscribers that lag by 32 MB.
-	if err := client.ConfigSet(t.Context(), "client-output-buffer-limit", "pubsub 0 0 0").Err(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, client.ConfigSet(t.Context(), "client-output-buffer-limit", "pubsub 0 0 0").Err())
 	ps := client.PSubscribe(t.Context(), "*")
 	if _, err := ps.Receive(t.Context()); err != nil { // the acknowledgement
 		t.Fatal(err)
@@ -264,4 +245,12 @@ func processState(cmd *exec.Cmd) string {
 		return ""
 	}
 	return string(state[:1])
+}
+
+// noError ends the test with an error, if there is one.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

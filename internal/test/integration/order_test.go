@@ -181,9 +181,7 @@ func (h *history) check(t *testing.T, w *world, received []message) {
 	}
 	rows, err := w.pool.Query(t.Context(),
 		"SELECT aggregate_id, array_agg(id::text ORDER BY position) FROM outbox_events GROUP BY 1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var key string
 	var want []string
 	if _, err := pgx.ForEachRow(rows, []any{&key, &want}, func() error {

@@ -33,9 +33,7 @@ func TestProducersThroughPooler(t *testing.T) {
 	_, through := testenv.Pooled(t,
 		map[string]string{"default_pool_size": "4", "ignore_startup_parameters": "extra_float_digits"})
 	direct := testenv.Database(t)
-	if err := migrations.Up(t.Context(), direct, "core"); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, migrations.Up(t.Context(), direct, "core"))
 	url := through(direct)
 	for _, p := range []struct {
 		name  string
@@ -125,9 +123,7 @@ func producePooled(t *testing.T, write producer) (acknowledged map[string]bool, 
 func byPgx(url string, mode pgx.QueryExecMode, change ...func(*pgxpool.Config)) func(*testing.T) producer {
 	return func(t *testing.T) producer {
 		cfg, err := pgxpool.ParseConfig(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		cfg.MaxConns = 8
 		if mode != 0 {
 			cfg.ConnConfig.DefaultQueryExecMode = mode
@@ -136,14 +132,10 @@ func byPgx(url string, mode pgx.QueryExecMode, change ...func(*pgxpool.Config)) 
 			f(cfg)
 		}
 		pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		t.Cleanup(pool.Close)
 		w, err := postgres.NewWriter(outbox.WriterConfig{Source: "test", Strict: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		return func(ctx context.Context, events []outbox.Event) error {
 			if len(events) == 2 {
 				return w.InTx(ctx, pool, func(tx pgx.Tx) ([]outbox.Event, error) {
@@ -164,16 +156,12 @@ func byPgx(url string, mode pgx.QueryExecMode, change ...func(*pgxpool.Config)) 
 func bySQL(driver, url string) func(*testing.T) producer {
 	return func(t *testing.T) producer {
 		db, err := sql.Open(driver, url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		db.SetMaxOpenConns(8)
 		db.SetMaxIdleConns(8)
 		t.Cleanup(func() { _ = db.Close() })
 		w, err := postgres.NewSQLWriter(outbox.WriterConfig{Source: "test", Strict: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		return func(ctx context.Context, events []outbox.Event) error {
 			tx, err := db.BeginTx(ctx, nil)
 			if err != nil {
@@ -194,17 +182,11 @@ func bySQL(driver, url string) func(*testing.T) producer {
 func column(t *testing.T, url, statement string, args ...any) []string {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer func() { _ = conn.Close(t.Context()) }()
 	rows, err := conn.Query(t.Context(), statement, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	values, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return values
 }

@@ -87,9 +87,7 @@ func TestMemoryOfAnotherType(t *testing.T) {
 			// A set of a longer period, where a relay with another window would remember.
 			place := keys[0][:strings.Index(keys[0], "}")+1]
 			key := fmt.Sprintf("%s:480000:%d", place, time.Now().UnixMilli()/480_000)
-			if err := admin.Set(t.Context(), key, "text", 0).Err(); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, admin.Set(t.Context(), key, "text", 0).Err())
 			next := delivered(t, "orders", 7)
 			for range 4 { // more often than an event is blamed for what fails it alone
 				r := s.Publish(t.Context(), []outbox.Delivery{next})[0]
@@ -108,9 +106,7 @@ func TestMemoryOfAnotherType(t *testing.T) {
 func openSink(t *testing.T, d sink.Driver, url string, o sink.Options) sink.Sink {
 	t.Helper()
 	s, err := d.Open(t.Context(), url, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -118,9 +114,7 @@ func openSink(t *testing.T, d sink.Driver, url string, o sink.Options) sink.Sink
 func delivered(t *testing.T, destination string, lane int) outbox.Delivery {
 	t.Helper()
 	id, err := outbox.NewID()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return outbox.Delivery{Destination: destination, Record: &outbox.Record{Lane: int16(lane),
 		Event: outbox.Event{ID: id, Topic: "order.placed", OccurredAt: time.Now(), Payload: []byte(`{}`)}}}
 }

@@ -50,9 +50,7 @@ func TestRelaysShareTheLanes(t *testing.T) {
 			t.Errorf("%d relays shared the lanes after %s, want within the lease time of %s", n, took, ttl)
 		}
 	}
-	if err := relays[0].Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, relays[0].Process.Signal(syscall.SIGTERM))
 	if err := relays[0].Wait(); err != nil {
 		t.Errorf("the relay that was told to stop: %v", err)
 	}
@@ -61,9 +59,7 @@ func TestRelaysShareTheLanes(t *testing.T) {
 	}
 	w.holds(t, "nothing was taken from a relay that lives, or counted as a crash",
 		"SELECT max(crashes) = 0 FROM outbox_lanes")
-	if err := relays[1].Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, relays[1].Process.Kill())
 	if took := w.split(t, 1); took > ttl+2*time.Second {
 		t.Errorf("the lanes of a relay that was killed were taken after %s, want within the lease time and two seconds", took)
 	}

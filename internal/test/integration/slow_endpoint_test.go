@@ -90,9 +90,7 @@ func (h *hanging) requests() (n, copies, left int) {
 // stops while a request is under way.
 func TestSlowEndpointHoldsUpItsOwnKeysAlone(t *testing.T) {
 	pool, err := pgxpool.New(t.Context(), migrated(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer pool.Close()
 	slow, fine := newHanging(t), newHanging(t)
 	fine.answer()
@@ -102,15 +100,11 @@ func TestSlowEndpointHoldsUpItsOwnKeysAlone(t *testing.T) {
 	var log said
 	relay := func() (stop func()) {
 		sink, err := webhook.New(endpoints, webhook.Config{AllowPrivate: true, AllowHTTP: true, Binary: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		r, err := relay.New(postgres.NewDB(pool), sink, relay.Config{
 			Tables: []relay.Table{{Layout: outbox.OutboxEvents()}}, DrainTimeout: 2 * time.Minute,
 			Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- r.Run(ctx) }()
@@ -191,14 +185,10 @@ func TestSlowEndpointHoldsUpItsOwnKeysAlone(t *testing.T) {
 			var want []string
 			rows, err := pool.Query(t.Context(), `SELECT id::text FROM outbox_events WHERE aggregate_id = $1
 				ORDER BY position`, key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			for rows.Next() {
 				var id string
-				if err := rows.Scan(&id); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, rows.Scan(&id))
 				want = append(want, id)
 			}
 			if fmt.Sprint(ids) != fmt.Sprint(want) {

@@ -1,9 +1,7 @@
 package integration
 
 import (
-	"context"
 	"encoding/base64"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -12,9 +10,6 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/outboxrelay/outbox/internal/app"
-	"github.com/outboxrelay/outbox/internal/cli"
 )
 
 // ids are the events that came, in their order.
@@ -39,42 +34,18 @@ func testEndpointsSubscribe(t *testing.T, table, settings string) {
 	url := migrated(t)
 	t.Setenv("OUTBOX_ENDPOINT_KEY", base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32))))
 	file := filepath.Join(t.TempDir(), "outbox.yaml")
-	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	environ := []string{"OUTBOX_DATABASE_URL=" + url, "OUTBOX_TABLE=outbox_events", "OUTBOX_MAX_ATTEMPTS=3",
-		"OUTBOX_CONFIG=" + file,
-		"OUTBOX_SINK=webhook:table?allow=private,http&schedule=50ms", "OUTBOX_BACKOFF_BASE=10ms"}
-	run := func(args ...string) string {
-		t.Helper()
-		var out said
-		if code := cli.Main(t.Context(), args, cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out}, environ,
-			app.Sinks()); code != 0 {
-			t.Fatalf("%q: exit code %d:\n%s", args, code, &out)
-		}
-		return out.String()
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	var log said
-	ended := make(chan int, 1)
-	go func() {
-		ended <- cli.Main(ctx, []string{"relay"}, cli.Streams{In: strings.NewReader(""), Out: io.Discard, Err: &log},
-			environ, app.Sinks())
-	}()
-	defer func() {
-		stop()
-		if code := <-ended; code != 0 {
-			t.Errorf("exit code %d:\n%s", code, &log)
-		}
-	}()
+	noError(t, os.WriteFile(file, []byte(settings), 0o600))
+	c := &command{t: t, environ: []string{"OUTBOX_DATABASE_URL=" + url, "OUTBOX_TABLE=outbox_events",
+		"OUTBOX_MAX_ATTEMPTS=3", "OUTBOX_CONFIG=" + file,
+		"OUTBOX_SINK=webhook:table?allow=private,http&schedule=50ms", "OUTBOX_BACKOFF_BASE=10ms"}}
+	run := func(args ...string) string { t.Helper(); return c.run(0, "", args...) }
+	c.start("relay")
 	pool, err := pgxpool.New(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer pool.Close()
 	settled := func(id, want string) {
 		t.Helper()
-		until(t, &log, func() bool {
+		c.until(func() bool {
 			var status string
 			column := map[string]string{"outbox_events": "id", "outbox_deliveries": "event_id"}[table]
 			err := pool.QueryRow(t.Context(), "SELECT upper(status) FROM "+table+" WHERE "+column+" = $1", id).Scan(&status)
@@ -127,5 +98,5 @@ func testEndpointsSubscribe(t *testing.T, table, settings string) {
 	if got := orders.ids(); len(got) != 4 || got[0] != first || got[3] != failing {
 		t.Errorf("the one that fails got %v, want %s and three times %s", got, first, failing)
 	}
-	until(t, &log, func() bool { return strings.Contains(log.String(), `"without_subscriber":1`) })
+	c.until(func() bool { return strings.Contains(c.log.String(), `"without_subscriber":1`) })
 }

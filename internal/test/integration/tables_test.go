@@ -103,17 +103,13 @@ func TestRedisDownBurnsNoAttempts(t *testing.T) {
 	w.relay(t, nil, "--table", "outbox_events")
 	w.exec(t, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('first', now(), 's', '0')`)
 	w.wait(t, 1, 0)
-	if err := w.redis.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.redis.Kill())
 	w.exec(t,
 		`INSERT INTO outbox_events (event_topic, occurred_at, aggregate_id, source_bc, payload) SELECT 'later', now(), (i % 7)::text, 's', to_jsonb(i) FROM generate_series(1, 500) i`)
 	time.Sleep(3 * time.Second) // several attempts to publish, all in vain
 	w.holds(t, "nothing was counted or given up",
 		`SELECT count(*) = 500 FROM outbox_events WHERE status = 'NEW' AND retry_count = 0`)
-	if err := w.redis.Restart(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.redis.Restart())
 	again := subscribe(t, w.redis)
 	w.eventually(t, "everything was delivered", `SELECT count(*) = 501 FROM outbox_events WHERE status = 'SENT'`)
 	// Pub/Sub reaches who is subscribed: what came between the restart and the subscription is not seen again.
@@ -136,9 +132,7 @@ func TestSIGTERMFinishesTheBatch(t *testing.T) {
 		`INSERT INTO outbox_events (event_topic, occurred_at, aggregate_id, source_bc, payload) SELECT 'e', now(), (i % 50)::text, 's', to_jsonb(i) FROM generate_series(1, $1::int) i`, events)
 	first := w.relay(t, nil, "--table", "outbox_events", "--batch", "100")
 	w.wait(t, 1000, 0)
-	if err := first.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, first.Process.Signal(syscall.SIGTERM))
 	if err := first.Wait(); err != nil {
 		t.Fatalf("the relay ended with %v, want exit code 0", err)
 	}
@@ -157,9 +151,7 @@ func TestSIGTERMFinishesTheBatch(t *testing.T) {
 	last := map[string]int{}
 	for _, m := range all {
 		var n int
-		if err := json.Unmarshal(m.Data, &n); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, json.Unmarshal(m.Data, &n))
 		if n <= last[m.Key] {
 			t.Fatalf("key %s: event %d arrived after %d", m.Key, n, last[m.Key])
 		}
@@ -167,7 +159,7 @@ func TestSIGTERMFinishesTheBatch(t *testing.T) {
 	}
 }
 
-// Bounded memory: the relay's peak stays far below the backlog's size, here 336 MB of payload. (bench/drain.go
+// Bounded memory: the relay's peak stays far below the backlog's size, here 336 MB of payload. (bench flat
 // has the backlog of 1,000,000 rows.)
 func TestMemoryIsBoundedWithALargeBacklog(t *testing.T) {
 	t.Parallel()
@@ -184,12 +176,8 @@ func TestMemoryIsBoundedWithALargeBacklog(t *testing.T) {
 		t.Fatalf("the platform does not tell a process's peak memory: %v", err)
 	}
 	peak := kib / 1024
-	if err := relay.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := relay.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, relay.Process.Signal(syscall.SIGTERM))
+	noError(t, relay.Wait())
 	t.Logf("peak memory %d MiB for 336 MB of payload", peak)
 	if peak > 300 {
 		t.Errorf("peak memory %d MiB, want at most 300: a claim is 8 MiB, two workers have one each", peak)

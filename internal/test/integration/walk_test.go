@@ -29,9 +29,7 @@ func TestWalk(t *testing.T) {
 	run(t, "go", "build", "-cover", "-covermode=atomic", "-coverpkg=github.com/outboxrelay/outbox/...", "-o", program,
 		"./walk")
 	database := testenv.Database(t)
-	if err := migrations.Up(t.Context(), database, "core"); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, migrations.Up(t.Context(), database, "core"))
 	run(t, program, database, "redis://"+testenv.RedisServer(t).Addr(), folder)
 	idle := executed(t, filepath.Join(folder, "idle"))
 	written := without(executed(t, filepath.Join(folder, "write")), idle)
@@ -49,18 +47,14 @@ func TestWalk(t *testing.T) {
 	t.Logf("%d files to write, %d to publish, %d idle:\n%s\n%s", len(written), len(published), len(idle), b.String(),
 		strings.Join(idle, "\n"))
 	page, err := os.ReadFile(architecture)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	before, rest, ok := strings.Cut(string(page), walkBegins)
 	known, after, ends := strings.Cut(rest, walkEnds)
 	if !ok || !ends {
 		t.Fatalf("%s has no place for the walk", architecture)
 	}
 	if os.Getenv("OUTBOX_WALK") == "write" {
-		if err := os.WriteFile(architecture, []byte(before+walkBegins+b.String()+walkEnds+after), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(architecture, []byte(before+walkBegins+b.String()+walkEnds+after), 0o600))
 	} else if known != b.String() {
 		t.Errorf("%s names other files: run this test with OUTBOX_WALK=write. It has:\n%s", architecture, known)
 	}
@@ -72,9 +66,7 @@ func executed(t *testing.T, folder string) []string {
 	profile := filepath.Join(folder, "profile")
 	run(t, "go", "tool", "covdata", "textfmt", "-i="+folder, "-o="+profile)
 	text, err := os.ReadFile(profile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	files := map[string]bool{}
 	for line := range strings.Lines(string(text)) {
 		file, block, _ := strings.Cut(strings.TrimSpace(line), ":")
