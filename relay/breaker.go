@@ -67,8 +67,8 @@ func (b *breaker) leave(p *ticket) {
 	}
 }
 
-// yield gives a turn back while its worker is busy with its database: whatever a database does, the other workers of the
-// sink do not wait for it.
+// yield gives a turn back while its worker is busy with its database: whatever a database does, the other workers of
+// the sink do not wait for it.
 func (b *breaker) yield(p *ticket) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

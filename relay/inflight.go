@@ -238,8 +238,8 @@ func (in *inflight) due(lanes []outbox.Lane, now time.Time) (again []outbox.Outc
 // unsettled is how many outcomes wait.
 func (in *inflight) unsettled() int { return len(in.waiting) - len(in.lingering()) }
 
-// noteSettle notes a settle of something new. A trigger or a policy may refuse all rows, or those of a key or a tenant that
-// fill a batch. The next few events tell.
+// noteSettle notes a settle of something new. A trigger or a policy may refuse all rows, or those of a key or a tenant
+// that fill a batch. The next few events tell.
 func (in *inflight) noteSettle(refused bool) {
 	if in.wholly++; !refused {
 		in.wholly = 0

@@ -80,7 +80,8 @@ func place(ctx context.Context, db *sqlite.DB, o Order) error {
 func bill(ctx context.Context, db *sqlite.DB, orders int) error {
 	ctx, done := context.WithCancel(ctx)
 	defer done()
-	g, err := group.New(db, sqlite.Transactions(db), group.Config{Name: "billing", Table: outbox.OutboxEvents(), Workers: 1})
+	cfg := group.Config{Name: "billing", Table: outbox.OutboxEvents()}
+	g, err := group.New(db, sqlite.Transactions(db), cfg)
 	if err != nil {
 		return err
 	}

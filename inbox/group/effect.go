@@ -107,7 +107,7 @@ func (g *Group[Tx]) transact(
 	err = g.tx.Do(ctx, func(tx Tx) error {
 		if h.one != nil {
 			t := tasks[todo[0]]
-			result, err := g.in.Once(ctx, tx, idOf(&t.Delivery), func() error {
+			result, err := g.in.Once(ctx, tx, g.idOf(&t.Delivery), func() error {
 				return recovered(func() error { return h.one(ctx, tx, eventOf(&t.Delivery), t.Attempts+1) })
 			})
 			results[todo[0]].Duplicate = result == inbox.Duplicate
@@ -118,7 +118,7 @@ func (g *Group[Tx]) transact(
 		var attempts []int
 		for _, i := range todo {
 			d := &tasks[i].Delivery
-			result, err := g.in.Once(ctx, tx, idOf(d), func() error { return nil })
+			result, err := g.in.Once(ctx, tx, g.idOf(d), func() error { return nil })
 			if errors.Is(err, inbox.ErrOtherPayload) {
 				failed = map[int]error{i: err}
 			}
@@ -154,8 +154,12 @@ func (g *Group[Tx]) transact(
 
 // idOf is what tells a copy of an event. An operator's replay is the same event: where it has had its effect it does
 // not have it again.
-func idOf(d *outbox.Delivery) inbox.ID {
-	return inbox.ID{Event: d.ID.String(), Tenant: d.TenantID, Payload: d.Payload}
+func (g *Group[Tx]) idOf(d *outbox.Delivery) inbox.ID {
+	id := inbox.ID{Event: d.ID.String(), Tenant: d.TenantID, Payload: d.Payload}
+	if g.cfg.Intent != nil {
+		id.Intent = g.cfg.Intent(eventOf(d))
+	}
+	return id
 }
 
 // judge gives an answer the class and the reason that it has in the table.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -39,8 +40,12 @@ type Config struct {
 	// DuplicatesDie makes a dead letter (DuplicateEvent) of a copy. Copies are counted in any case.
 	DuplicatesDie bool
 	// Window is how long ids are remembered at least (a day more than the table keeps its rows; a shorter one than those
-	// are kept is inbox.ErrWindow). IntentWindow is inbox.Config's.
-	Window, IntentWindow time.Duration
+	// are kept is inbox.ErrWindow).
+	Window time.Duration
+	// Intent returns what an event was meant for, such as "order-42/placed", or "": a second event of the same intent,
+	// within IntentWindow (Window), is a copy (nil: no event has one).
+	Intent       func(outbox.Event) string
+	IntentWindow time.Duration
 
 	// Relay is how the group works as a relay: leases, polling, retention, logger, observer. Its tables and sinks, and
 	// how often to try again, are the group's to say.
@@ -121,12 +126,11 @@ func New[Tx any](db outbox.Database, tx inbox.Transactions[Tx], cfg Config) (*Gr
 	return g, nil
 }
 
+var names = regexp.MustCompile(`^[A-Za-z0-9_-]{1,63}$`)
+
 func (c *Config) check() (problems []error) {
 	add := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
-	strange := func(r rune) bool {
-		return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
-	}
-	if c.Name == "" || len(c.Name) > 63 || strings.ContainsFunc(c.Name, strange) {
+	if !names.MatchString(c.Name) {
 		add("Name is %q, must be 1 to 63 letters, digits, - and _", c.Name)
 	}
 	if c.From != Earliest && c.Table.KeepsState() {

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -31,21 +30,6 @@ func newInbox[Tx outbox.SQLTx](cfg inbox.Config) (*inbox.Inbox[Tx], error) {
 			open, err := sqltx.Open(tx)
 			return cold.SQL{SQLTx: open}, err
 		}}}, cfg)
-}
-
-// Transactions are those of an open file, for the handlers of a group (package inbox/group). They take turns with all
-// that writes into the file.
-func Transactions(db *DB) inbox.Transactions[*sql.Tx] {
-	return inbox.Transactions[*sql.Tx]{
-		Inbox: newInbox[*sql.Tx],
-		Do: func(ctx context.Context, fn func(*sql.Tx) error) error {
-			err := db.inTx(ctx, fn)
-			if errors.Is(err, ErrBusy) || errors.Is(err, ErrReplaced) || errors.Is(err, ErrReadOnly) {
-				return outbox.Unavailable(err)
-			}
-			return err
-		},
-	}
 }
 
 // inboxStore is an inbox.Store.

@@ -277,7 +277,9 @@ func replayed(t *testing.T, h Harness) {
 	until(t, "a letter", func() bool { return h.count(t, "job_dlq") == 1 })
 	cured.Store(true)
 	done, err := deadletter.Replay(t.Context(), h.Letters(t), deadletter.ReplayOptions{
-		Selection: deadletter.Selection{All: true}, Operator: deadletter.Operator{Actor: "somebody", Reason: "there is stock again"}})
+		Selection: deadletter.Selection{All: true},
+		Operator:  deadletter.Operator{Actor: "somebody", Reason: "there is stock again"},
+	})
 	if err != nil || done.Letters != 1 {
 		t.Fatalf("replayed %+v, error %v", done, err)
 	}
@@ -450,6 +452,8 @@ func Log(t *testing.T, h Harness) {
 	count := func(name string) *group.Group[*sql.Tx] {
 		cfg := h.quick(name)
 		switch name {
+		case "earliest":
+			cfg.From = group.Earliest
 		case "latest":
 			cfg.From = group.Latest
 		case "at":

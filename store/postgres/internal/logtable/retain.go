@@ -94,8 +94,8 @@ func (m *maintainer) parts(ctx context.Context) ([]part, error) {
 	return parts, nil
 }
 
-// truncate empties a part, if every row of it is settled, as of every reader that the log has had. Nobody is waited for: a transaction that has written into the
-// part and is open still, or reads it for long, leaves it to the next run.
+// truncate empties a part, if every row of it is settled, as of every reader that the log has had. Nobody is waited
+// for: a transaction that has written into the part and is open still, or reads it for long, leaves it to the next run.
 func (m *maintainer) truncate(ctx context.Context, number int16, part string) error {
 	err := pgx.BeginFunc(ctx, m.pool.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '100ms'"); err != nil {
