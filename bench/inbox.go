@@ -4,16 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxrelay/outbox/inbox"
+	"github.com/outboxrelay/outbox/inbox/group"
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -78,7 +83,91 @@ func remembers(ctx context.Context, _ *servers, o options, found *figures) (err 
 	}); err != nil {
 		return err
 	}
-	return endOfWindow(ctx, db, in)
+	if err := endOfWindow(ctx, db, in); err != nil {
+		return err
+	}
+	return groups(ctx, url, db, o, found)
+}
+
+// groupWorkers are the handlers at a time of a group, and the loops that it is compared with.
+const groupWorkers = 8
+
+// groups measures how fast a group handles a backlog of a log, beside loops that have the same effects and nothing else.
+func groups(ctx context.Context, url string, db *pgxpool.Pool, o options, found *figures) error {
+	if err := pgmigrations.Up(ctx, url, "log"); err != nil {
+		return err
+	}
+	events := min(o.rows, 30_000)
+	if _, err := db.Exec(ctx, `INSERT INTO outbox_log (occurred_at, event_topic, aggregate_type, aggregate_id, source_bc, payload)
+		SELECT now(), 'order.placed', 'Order', (i % 1000)::text, 'bench', '{"n": 1}' FROM generate_series(1, $1) AS i`,
+		events); err != nil {
+		return err
+	}
+	served, err := postgres.Connect(ctx, url, postgres.Config{})
+	if err != nil {
+		return err
+	}
+	defer served.Close()
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return err
+	}
+	cfg.MaxConns = groupWorkers
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	effect := func(ctx context.Context, tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, "INSERT INTO effects VALUES (1)")
+		return err
+	}
+	bare := func(ctx context.Context) error {
+		var left atomic.Int64
+		left.Store(int64(events))
+		var loops errgroup.Group
+		for range groupWorkers {
+			loops.Go(func() error {
+				for left.Add(-1) >= 0 {
+					if err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error { return effect(ctx, tx) }); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		return loops.Wait()
+	}
+	round := 0
+	handled := func(ctx context.Context) error {
+		round++
+		ctx, done := context.WithCancel(ctx)
+		defer done()
+		quiet := slog.New(slog.DiscardHandler)
+		g, err := group.New(served, postgres.Transactions(pool), group.Config{
+			Name: fmt.Sprint("round-", round), Workers: groupWorkers, Relay: relay.Config{Logger: quiet}})
+		if err != nil {
+			return err
+		}
+		var left atomic.Int64
+		left.Store(int64(events))
+		group.Handle(g, "order.placed", func(ctx context.Context, tx pgx.Tx, _ group.Message[struct{ N int }]) error {
+			if left.Add(-1) == 0 {
+				done()
+			}
+			return effect(ctx, tx)
+		})
+		return g.Run(ctx)
+	}
+	way := func(name string, run func(context.Context) error) task {
+		return task{name, "", ours, func(ctx context.Context, into *line) error {
+			began := time.Now()
+			err := run(ctx)
+			into.add("rate", float64(events)/time.Since(began).Seconds())
+			return err
+		}}
+	}
+	return found.measure(ctx, o, []task{way("8 loops with an effect each", bare), way("a group of 8 workers", handled)})
 }
 
 // guarded runs transactions one after the other, of which run says how long the guard took.

@@ -10,7 +10,8 @@
 //	go run . idle       what a relay of three tables, and of a log, costs while nothing happens
 //	go run . latency    commit to subscriber at 1000 events a second over 50 keys
 //	go run . producer   what writing an event costs a business transaction, at equal round trips
-//	go run . inbox      what remembering an id costs a consumer, beside many remembered ids, and the end of a window
+//	go run . inbox      what remembering an id costs a consumer, beside many remembered ids, and the end of a window; how
+//	                    fast a group handles a backlog
 package main
 
 import (

@@ -94,6 +94,13 @@ func play(role string) int {
 		fmt.Fprintln(os.Stderr, serve(role, commands))
 		return 1
 	}
+	if role == roleGroup {
+		if err := handleLog(ctx, os.Getenv(fileVariable)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return 0
+	}
 	p := &playing{file: os.Getenv(fileVariable)}
 	if err := p.run(ctx, role); err != nil {
 		fmt.Fprintln(os.Stderr, err)
