@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -51,4 +52,111 @@ func (w *worker) full(records []*outbox.Record) bool {
 		bytes += len(r.Payload)
 	}
 	return bytes > w.cfg.BatchBytes/2 // ended for the size of its payloads
+}
+
+// How many batches one claim may bring. A part of a claim's price does not depend on how much it returns. It walks
+// over the index entries of what was delivered since the last vacuum, if a long transaction keeps them (measured: 10
+// to 14 ms for 100,000). It also walks over what waits behind blocked keys (70 to 90 ms for 100,000). So one that took
+// longer than what was done with its records brings more the next time. BatchBytes bounds it too.
+const (
+	batchesPerClaim    = 4
+	maxBatchesPerClaim = 16
+)
+
+// A claim without what is paused walks over its backlog, however little it brings. One that brings nothing is not made
+// again before it has been idle for so many times as long as it took, and maxRest at most.
+const (
+	restsPerClaim = 10
+	maxRest       = 5 * time.Second
+)
+
+const maxPatience = 3 // doublings of a claim's time
+
+// After a claim that the server ended for a limit of its own (statement_timeout), more patience changes nothing. The
+// next try asks for a quarter of the records, down to one, and for twice as many after some full ones.
+const (
+	modestyStep   = 2 // bits
+	maxModesty    = 16
+	claimsPerStep = 8
+)
+
+const recoveryClaims = 10 // a second, at least, while a backlog drains at RecoveryRate
+
+// pacer says how much a worker's next claim asks for, how long that claim may take, and how long to rest after it. It
+// learns from the claims before.
+type pacer struct {
+	batches int           // that the next claim may bring
+	fair    bool          // whether the next claim is one for all tenants
+	outage  int           // the last one of the sink whose backlog this worker has drained
+	rest    time.Duration // before the next claim: the last walked over the backlog of what is paused for nothing
+
+	patience  int // how often the last claims in a row have run out of time
+	modesty   int // by how many bits the next claim asks for less because of that
+	fulfilled int // full claims since
+}
+
+func newPacer() pacer { return pacer{batches: batchesPerClaim} }
+
+// recovering tells whether the backlog of the sink's last outage is not drained yet.
+func (p *pacer) recovering(pass *ticket) bool { return p.outage != pass.outage }
+
+// limit is what the next claim may bring.
+func (p *pacer) limit(pass *ticket, cfg *tableConfig) outbox.ClaimLimit {
+	limit := outbox.ClaimLimit{Records: p.batches * cfg.BatchRecords, Bytes: cfg.BatchBytes, Fair: p.fair}
+	switch {
+	case pass.probe:
+		limit = outbox.ClaimLimit{Records: min(pass.limit, maxBatchesPerClaim*cfg.BatchRecords), Bytes: cfg.BatchBytes}
+	case p.recovering(pass) && cfg.RecoveryRate > 0:
+		// What is claimed goes out in one go, and the pause comes after it.
+		limit.Records = min(limit.Records, max(cfg.RecoveryRate/recoveryClaims, 1))
+	}
+	return limit
+}
+
+// modest is how many records to ask for instead of so many.
+func (p *pacer) modest(records int) int { return max(records>>p.modesty, 1) }
+
+// timeout is how long the next claim may take.
+func (p *pacer) timeout(cfg *tableConfig) time.Duration { return cfg.DatabaseTimeout << p.patience }
+
+// failed learns from a claim that failed. ended says that it ran out of timeout.
+func (p *pacer) failed(err error, ended bool) {
+	switch {
+	case ended:
+		p.patience = min(p.patience+1, maxPatience)
+	case errors.Is(err, context.DeadlineExceeded): // the server's own limit
+		p.modesty, p.fulfilled = min(p.modesty+modestyStep, maxModesty), 0
+	}
+}
+
+// answered learns from a claim within limit that brought so many records.
+func (p *pacer) answered(limit outbox.ClaimLimit, records int, took time.Duration) {
+	p.patience, p.rest = 0, 0
+	if limit.Paused.Parts() && records == 0 {
+		p.rest = min(restsPerClaim*took, maxRest)
+	}
+	switch {
+	case records < limit.Records:
+		p.modesty = 0
+	case p.modesty > 0:
+		if p.fulfilled++; p.fulfilled >= claimsPerStep {
+			p.modesty, p.fulfilled = p.modesty-1, 0
+		}
+	}
+}
+
+// adapt learns from a turn: how long its claim took, and the rest. While claims come back full there is a backlog, and
+// every second one is for all tenants: in the others whoever wrote the backlog is first.
+func (p *pacer) adapt(full bool, claim, rest time.Duration) {
+	fair := p.fair
+	p.fair = full && !fair
+	switch {
+	case !full:
+		p.batches = batchesPerClaim
+	case fair: // looks at each tenant, and says nothing about the others
+	case claim > rest:
+		p.batches = min(2*p.batches, maxBatchesPerClaim)
+	case 3*claim < rest:
+		p.batches = max(p.batches/2, batchesPerClaim)
+	}
 }

@@ -37,8 +37,7 @@ const logShared = "shared with log tables, which SQLite has not"
 // the rest have the same names.
 var only = map[string]map[string]string{
 	onePostgres: {
-		"encoding.go": "SQLite's text has one encoding",
-		"intx.go":     "INSERT and COMMIT in one round trip: a file has none", "queue.go": "the same, with a pgx.Batch",
+		"intx.go": "INSERT and COMMIT in one round trip: a file has none", "queue.go": "the same, with a pgx.Batch",
 		"sql/zone.sql":            "SQLite's times are UTC",
 		"sql/check_nullable.sql":  "internal/store/sqlitetable: one statement tells all",
 		"sql/session.sql":         "SQLite's connections are set up by their names",
