@@ -10,9 +10,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// Lanes is into how many ordering shards the keys of a table are hashed. The hash is computed by the database, so that
-// writers in any language agree. It is fixed: changing it would let two relays hold the same key at once.
-const Lanes = 64
+// LaneCount is into how many ordering shards the keys of a table are hashed. The hash is computed by the database, so
+// that writers in any language agree. It is fixed: changing it would let two relays hold the same key at once.
+const LaneCount = 64
 
 // Store is a Relay's view of one outbox table in one database. It shares the table's lanes among the relays that are
 // alive, reads what is due and records what became of it. The database's clock, and no other, decides who holds a lane.
@@ -69,7 +69,7 @@ type LeaseRequest struct {
 // Leased is what a relay holds.
 type Leased struct {
 	Lanes []Lane
-	// Share is how many lanes the caller should hold: Lanes divided by the relays alive, none of them more than one
+	// Share is how many lanes the caller should hold: LaneCount divided by the relays alive, none of them more than one
 	// lane ahead of another.
 	Share int
 	// Remaining is how long the first of Lanes to lapse was still held when the database answered.

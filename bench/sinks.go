@@ -129,7 +129,7 @@ func newMessages(rows, keys int) ([]message, error) {
 		}
 		key := i % keys
 		d := &outbox.Delivery{Destination: place, Record: &outbox.Record{Position: int64(i + 1), Keyed: true,
-			OrderKey: int64(key), Lane: int16(key % outbox.Lanes),
+			OrderKey: int64(key), Lane: int16(key % outbox.LaneCount),
 			Event: outbox.Event{ID: id, Topic: "order.placed", OccurredAt: time.Now(), AggregateType: "Order",
 				AggregateID: fmt.Sprint(key), Source: "shop", TenantID: "default",
 				Payload: fmt.Appendf(nil, `{"n": %d, "pad": "%s"}`, i+1, padding)}}}

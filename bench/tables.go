@@ -116,7 +116,7 @@ func refusingLoop(ctx context.Context, s *servers, t table, _ context.Context) e
 		records := make([]outbox.Record, len(rows))
 		for i, r := range rows {
 			records[i] = outbox.Record{
-				Event: outbox.Event{ID: r.ID, Payload: []byte(r.Payload)}, Lane: int16(r.Position % outbox.Lanes),
+				Event: outbox.Event{ID: r.ID, Payload: []byte(r.Payload)}, Lane: int16(r.Position % outbox.LaneCount),
 			}
 			deliveries[i] = outbox.Delivery{Record: &records[i], Destination: r.Channel}
 		}

@@ -112,9 +112,9 @@ type Recorder interface {
 	RecordJob(ctx context.Context, job Job) (uuid.UUID, error)
 }
 
-// Record stores the letter of a failed job, or of an event that a consumer gives up, and returns the letter's id. A job
+// Add stores the letter of a failed job, or of an event that a consumer gives up, and returns the letter's id. A job
 // that is recorded again with the same attempts, because its runner did not learn that it was, keeps the letter it has.
-func Record(ctx context.Context, r Recorder, job Job) (uuid.UUID, error) {
+func Add(ctx context.Context, r Recorder, job Job) (uuid.UUID, error) {
 	if err := job.validate(); err != nil {
 		return uuid.Nil, fmt.Errorf("record job %s: %w", job.ID, err)
 	}

@@ -35,7 +35,7 @@ func (s *suite) newEvent(t *testing.T, to, key string) outbox.Delivery {
 			TenantID:    "acme", Source: "orders", SchemaVersion: 1, Payload: json.RawMessage(`{"total": 1}`),
 		},
 		Position: s.written, Sequence: s.written, Keyed: true, OrderKey: orderKey,
-		Lane: int16(uint64(orderKey) % outbox.Lanes),
+		Lane: int16(uint64(orderKey) % outbox.LaneCount),
 	}}
 }
 

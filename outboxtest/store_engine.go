@@ -30,8 +30,8 @@ func (s *storeSuite) serve(t *testing.T, layout outbox.Layout) *server {
 	t.Helper()
 	r := s.relay(t, layout)
 	r.lease(time.Minute)
-	if len(r.lanes) != outbox.Lanes {
-		t.Fatalf("got %d lanes of a table that nobody serves, want %d", len(r.lanes), outbox.Lanes)
+	if len(r.lanes) != outbox.LaneCount {
+		t.Fatalf("got %d lanes of a table that nobody serves, want %d", len(r.lanes), outbox.LaneCount)
 	}
 	return r
 }
@@ -41,9 +41,9 @@ func (s *storeSuite) serve(t *testing.T, layout outbox.Layout) *server {
 func (s *storeSuite) succeed(t *testing.T, layout outbox.Layout) *server {
 	t.Helper()
 	r := s.relay(t, layout)
-	for deadline := time.Now().Add(time.Minute); len(r.lanes) != outbox.Lanes; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); len(r.lanes) != outbox.LaneCount; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("got %d lanes of a relay that vanished a minute ago, want %d", len(r.lanes), outbox.Lanes)
+			t.Fatalf("got %d lanes of a relay that vanished a minute ago, want %d", len(r.lanes), outbox.LaneCount)
 		}
 		r.lease(time.Second)
 	}

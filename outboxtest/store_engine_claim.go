@@ -170,7 +170,7 @@ func spreadsOverLanes(t *testing.T, s *storeSuite) {
 	s.commits(t, events...)
 	ofKey, used := map[string]int16{}, map[string]map[int16]bool{"keyless": {}, "keyed": {}}
 	for _, rec := range r.claim() {
-		if rec.Keyed != (rec.Topic == "keyed") || rec.Lane < 0 || rec.Lane >= outbox.Lanes {
+		if rec.Keyed != (rec.Topic == "keyed") || rec.Lane < 0 || rec.Lane >= outbox.LaneCount {
 			t.Fatalf("%s: keyed %t, lane %d", rec.Topic, rec.Keyed, rec.Lane)
 		}
 		used[rec.Topic][rec.Lane] = true

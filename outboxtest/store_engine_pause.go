@@ -130,7 +130,7 @@ func leaseTellsPauses(t *testing.T, s *storeSuite) {
 	wants := func(paused bool, topics ...string) {
 		t.Helper()
 		got := r.lease(time.Minute)
-		if got.Paused.Table != paused || !slices.Equal(got.Paused.Topics, topics) || len(got.Lanes) != outbox.Lanes {
+		if got.Paused.Table != paused || !slices.Equal(got.Paused.Topics, topics) || len(got.Lanes) != outbox.LaneCount {
 			t.Errorf("paused %+v, want %t, %q", got.Paused, paused, topics)
 		}
 	}

@@ -188,7 +188,7 @@ func recordsJobs(t *testing.T, s *storeSuite) {
 		other := job
 		other.ID, other.Reason, other.Tenant = tabletest.NewID(t), reason, ""
 		other.UserID, other.RequestID = uuid.Nil, uuid.Nil
-		id, err := deadletter.Record(t.Context(), jobs, other)
+		id, err := deadletter.Add(t.Context(), jobs, other)
 		if err != nil {
 			t.Errorf("%s: %v", reason, err)
 			continue
@@ -199,20 +199,20 @@ func recordsJobs(t *testing.T, s *storeSuite) {
 		}
 	}
 	job.Reason = "DeliveryFailed"
-	if _, err := deadletter.Record(t.Context(), jobs, job); !errors.Is(err, deadletter.ErrInvalidJob) {
+	if _, err := deadletter.Add(t.Context(), jobs, job); !errors.Is(err, deadletter.ErrInvalidJob) {
 		t.Errorf("an event's reason: got %v, want ErrInvalidJob", err)
 	}
 	job.Reason = deadletter.JobMaxRetries
-	first, err := deadletter.Record(t.Context(), jobs, job)
+	first, err := deadletter.Add(t.Context(), jobs, job)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Its runner did not learn that it was recorded.
-	if second, err := deadletter.Record(t.Context(), jobs, job); err != nil || second != first {
+	if second, err := deadletter.Add(t.Context(), jobs, job); err != nil || second != first {
 		t.Errorf("recorded again: letter %s, error %v, want %s", second, err, first)
 	}
 	job.Attempts = 4
-	if third, err := deadletter.Record(t.Context(), jobs, job); err != nil || third == first {
+	if third, err := deadletter.Add(t.Context(), jobs, job); err != nil || third == first {
 		t.Errorf("after one more attempt: letter %s, error %v, want another", third, err)
 	}
 	shown, err := d.Show(t.Context(), first, "")

@@ -17,7 +17,7 @@ import (
 
 // laneTable is the lanes of a memory, as lease_take.sql and the statements beside it keep them.
 type laneTable struct {
-	lanes  [outbox.Lanes]laneRow
+	lanes  [outbox.LaneCount]laneRow
 	relays map[uuid.UUID]time.Time // until when each is alive
 
 	releaseErr func() error // of Release, and of Leave
@@ -57,8 +57,8 @@ func (m *memory) Lease(_ context.Context, request outbox.LeaseRequest) (outbox.L
 	}
 	leased := outbox.Leased{Remaining: request.TTL}
 	if !request.Leaving {
-		leased.Share = outbox.Lanes / alive
-		if before < outbox.Lanes%alive {
+		leased.Share = outbox.LaneCount / alive
+		if before < outbox.LaneCount%alive {
 			leased.Share++
 		}
 	}
@@ -153,10 +153,10 @@ func TestWorkersShareTheLanes(t *testing.T) {
 			t.Fatal(err)
 		}
 		var all []outbox.Lane
-		for n := range int16(outbox.Lanes) {
+		for n := range int16(outbox.LaneCount) {
 			all = append(all, outbox.Lane{Number: n})
 		}
-		r.keeper.lanes, r.keeper.share, r.keeper.until = all, outbox.Lanes, time.Now().Add(time.Minute)
+		r.keeper.lanes, r.keeper.share, r.keeper.until = all, outbox.LaneCount, time.Now().Add(time.Minute)
 		holder := map[int16]int{}
 		for n := range workers {
 			lanes, _, ok := r.keeper.take(n)
@@ -170,8 +170,8 @@ func TestWorkersShareTheLanes(t *testing.T) {
 				holder[l.Number] = n
 			}
 		}
-		if len(holder) != outbox.Lanes {
-			t.Errorf("%d workers serve %d lanes, want %d", workers, len(holder), outbox.Lanes)
+		if len(holder) != outbox.LaneCount {
+			t.Errorf("%d workers serve %d lanes, want %d", workers, len(holder), outbox.LaneCount)
 		}
 		r.keeper.share = 1 // the others are to be handed over, and not used again before
 		for n := range workers {
@@ -194,7 +194,7 @@ func TestWorkersShareTheLanes(t *testing.T) {
 func TestWorkerWithoutLanesIsHealthy(t *testing.T) {
 	m := &memory{}
 	synctest.Test(t, func(t *testing.T) {
-		r, err := relayOf(m, m, Config{Workers: outbox.Lanes + 1, Logger: slog.New(slog.DiscardHandler)})
+		r, err := relayOf(m, m, Config{Workers: outbox.LaneCount + 1, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -283,7 +283,7 @@ func fleet(t *testing.T, body func(t *testing.T, m *memory, join func(*process) 
 func (m *memory) produce(d time.Duration) (written int) {
 	for began := time.Now(); time.Since(began) < d; time.Sleep(50 * time.Millisecond) {
 		m.locked(func() {
-			for lane := range int16(outbox.Lanes) {
+			for lane := range int16(outbox.LaneCount) {
 				m.records = append(
 					m.records,
 					&outbox.Record{Event: outbox.Event{ID: uuid.New(), Topic: "t"}, Lane: lane, OrderKey: int64(lane),
@@ -420,7 +420,7 @@ func TestStoppingRelayKeepsOnlyWhatIsInFlight(t *testing.T) {
 			t.Error(err)
 		}
 		written += m.produce(time.Second)
-		if got := m.held(a, b); got[0] != 0 || got[1] != outbox.Lanes {
+		if got := m.held(a, b); got[0] != 0 || got[1] != outbox.LaneCount {
 			t.Errorf("%v lanes in the end, want all with the second", got)
 		}
 		pass(time.Second)
@@ -455,7 +455,7 @@ func TestShareChangesBackDuringHandOver(t *testing.T) {
 			_ = b.end()
 		}
 		written += m.produce(12 * time.Second)
-		if got := m.held(a); got[0] != outbox.Lanes {
+		if got := m.held(a); got[0] != outbox.LaneCount {
 			t.Errorf("%v lanes in the end, want all", got)
 		}
 		pass(time.Second)

@@ -99,7 +99,7 @@ func (q *quarantine) admit(l outbox.Lane, cfg *tableConfig) {
 	case trial.Size > 0: // by each worker of the relay that died, of what is tried together now
 		s = suspicion{size: max(1, trial.Size/trialFactor), left: trial.Size * cfg.Workers}
 	case l.Crashes >= suspectAfter: // the claim of a relay that died is not known
-		s = suspicion{size: cfg.BatchRecords, left: maxBatchesPerClaim * cfg.BatchRecords * outbox.Lanes}
+		s = suspicion{size: cfg.BatchRecords, left: maxBatchesPerClaim * cfg.BatchRecords * outbox.LaneCount}
 	default:
 		if l.Crashes > 0 {
 			q.unproven[l.Number] = true

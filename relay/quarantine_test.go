@@ -76,7 +76,7 @@ func (m *memory) check(t *testing.T, events int, dead ...uuid.UUID) {
 // An event that kills whoever publishes it is found, wherever it lies, and nothing else pays for it.
 func TestPoisonIsFound(t *testing.T) {
 	t.Parallel()
-	for _, lanes := range []int{1, outbox.Lanes} {
+	for _, lanes := range []int{1, outbox.LaneCount} {
 		for _, workers := range []int{1, 2} {
 			for _, index := range []int{0, 7, 63, 64, 500, 3999} {
 				t.Run(fmt.Sprintf("%d lanes, %d workers, at %d", lanes, workers, index), func(t *testing.T) {
@@ -356,7 +356,7 @@ func TestCrashLoopCostsFewBatches(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := &memory{}
 				var lanes []int16
-				for lane := range int16(outbox.Lanes) {
+				for lane := range int16(outbox.LaneCount) {
 					lanes = append(lanes, lane)
 					m.lanes[lane].Lane = outbox.Lane{Number: lane, Crashes: 6, Trial: c.trial}
 				}

@@ -117,8 +117,8 @@ func TestLapsedLanesAreNotHeld(t *testing.T) {
 		pass(5 * time.Second)
 		m.locked(func() { m.leaseErr = func() error { return errors.New("gone") } })
 		pass(time.Second)
-		if held() != outbox.Lanes {
-			t.Errorf("%d lanes are held while the lease runs, want %d", held(), outbox.Lanes)
+		if held() != outbox.LaneCount {
+			t.Errorf("%d lanes are held while the lease runs, want %d", held(), outbox.LaneCount)
 		}
 		pass(9 * time.Second)
 		if held() != 0 {
@@ -126,8 +126,8 @@ func TestLapsedLanesAreNotHeld(t *testing.T) {
 		}
 		m.locked(func() { m.leaseErr = nil })
 		pass(9 * time.Second)
-		if held() != outbox.Lanes {
-			t.Errorf("%d lanes are held again, want %d", held(), outbox.Lanes)
+		if held() != outbox.LaneCount {
+			t.Errorf("%d lanes are held again, want %d", held(), outbox.LaneCount)
 		}
 	})
 }

@@ -15,10 +15,10 @@ type Limits struct {
 	Concurrency int     // calls of Publish at a time
 }
 
-// Limit returns a sink that gives another one no more than the limits allow. What there was no time for when the
+// Limited returns a sink that gives another one no more than the limits allow. What there was no time for when the
 // context of a Publish ended is answered with outbox.ErrNotAttempted. It counts no attempt, and does not look as if the
 // sink were down.
-func Limit(s Sink, limits Limits) Sink {
+func Limited(s Sink, limits Limits) Sink {
 	if limits == (Limits{}) {
 		return s
 	}

@@ -58,7 +58,7 @@ func deliveries(n int) (batch []outbox.Delivery) {
 func TestLimitRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		under := &counting{}
-		s := Limit(under, Limits{Rate: 100})
+		s := Limited(under, Limits{Rate: 100})
 		began := time.Now()
 		for i, r := range s.Publish(t.Context(), deliveries(500)) {
 			if r.Err != nil {
@@ -88,7 +88,7 @@ func TestLimitRate(t *testing.T) {
 func TestLimitConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		under := &counting{takes: time.Second}
-		s := Limit(under, Limits{Concurrency: 2})
+		s := Limited(under, Limits{Concurrency: 2})
 		var calls sync.WaitGroup
 		for range 7 {
 			calls.Go(func() { s.Publish(t.Context(), deliveries(1)) })
@@ -123,12 +123,12 @@ func TestLimitKeepsOrder(t *testing.T) {
 		}
 		return nil
 	}}
-	s := Limit(under, Limits{Rate: 10_000}) // parts of 1000: all at once
+	s := Limited(under, Limits{Rate: 10_000}) // parts of 1000: all at once
 	if got := s.Publish(t.Context(), batch); got[3].Err == nil {
 		t.Error("the failure is not answered")
 	}
 	synctest.Test(t, func(t *testing.T) {
-		s = Limit(under, Limits{Rate: 100}) // parts of 10
+		s = Limited(under, Limits{Rate: 100}) // parts of 10
 		for i, r := range s.Publish(t.Context(), batch) {
 			want := "<nil>"
 			switch {
@@ -145,7 +145,7 @@ func TestLimitKeepsOrder(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	if s := (&counting{}); Limit(s, Limits{}) != Sink(s) {
+	if s := (&counting{}); Limited(s, Limits{}) != Sink(s) {
 		t.Error("no limits make another sink")
 	}
 }

@@ -161,7 +161,7 @@ func (l *letters) record(
 		if _, err := tx.Exec(ctx, lockSQL, j.ID); err != nil {
 			return fmt.Errorf("lock job %d: %w", job.ID, err)
 		}
-		letter, err = deadletter.Record(ctx, postgres.NewJobLetters(tx), j)
+		letter, err = deadletter.Add(ctx, postgres.NewJobLetters(tx), j)
 		return err
 	})
 	return letter, err

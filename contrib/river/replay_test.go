@@ -158,7 +158,7 @@ func TestReplayOfOthers(t *testing.T) {
 	t.Parallel()
 	pool := database(t)
 	client := start(t, pool, config(nil, new(broken).work))
-	_, err := deadletter.Record(t.Context(), postgres.NewJobLetters(pool), deadletter.Job{ID: uuid.New(), Type: "test",
+	_, err := deadletter.Add(t.Context(), postgres.NewJobLetters(pool), deadletter.Job{ID: uuid.New(), Type: "test",
 		Payload: []byte(`{"args": {}, "river": {"queue": "default"}}`), Reason: deadletter.JobPanic, Attempts: 1,
 		Errors: []deadletter.Failure{{Error: "x"}}})
 	ok(t, err)

@@ -35,7 +35,7 @@ func (o *outlet) open(ctx context.Context, p process) error {
 		if p.before != nil {
 			opened = p.before(opened)
 		}
-		o.sink = sink.Limit(opened, p.cfg.LimitsOf(o.Name))
+		o.sink = sink.Limited(opened, p.cfg.LimitsOf(o.Name))
 	}
 	return err
 }

@@ -27,7 +27,7 @@ func (w *waker) wake(others Notifier) {
 	if own != nil {
 		own.Wake(runEvents)
 	}
-	if own == nil || own.Health().Tables[runEvents].Lanes < outbox.Lanes {
+	if own == nil || own.Health().Tables[runEvents].Lanes < outbox.LaneCount {
 		others.Wake(runEvents)
 	}
 }

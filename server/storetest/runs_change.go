@@ -318,8 +318,8 @@ func (s *suite) serve(t *testing.T) relayOfRuns {
 	t.Helper()
 	r := relayOfRuns{Store: s.Outbox(t), t: t}
 	leased, err := r.Lease(t.Context(), outbox.LeaseRequest{Owner: uuid.New(), Name: "test", TTL: time.Minute})
-	if err != nil || len(leased.Lanes) != outbox.Lanes {
-		t.Fatalf("got %d lanes of a table that nobody serves, error %v, want %d", len(leased.Lanes), err, outbox.Lanes)
+	if err != nil || len(leased.Lanes) != outbox.LaneCount {
+		t.Fatalf("got %d lanes of a table that nobody serves, error %v, want %d", len(leased.Lanes), err, outbox.LaneCount)
 	}
 	r.lanes = leased.Lanes
 	return r

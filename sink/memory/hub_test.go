@@ -264,7 +264,7 @@ func event(t testing.TB, to string, key int) outbox.Delivery {
 		Event: outbox.Event{ID: id, Topic: "order.placed", AggregateType: "Order", AggregateID: strconv.Itoa(key),
 			TenantID: "acme", Source: "orders",
 			OccurredAt: time.Now(), SchemaVersion: 1, Payload: json.RawMessage(`{}`)},
-		Keyed: true, OrderKey: int64(key), Lane: int16(key % outbox.Lanes), Sequence: 1,
+		Keyed: true, OrderKey: int64(key), Lane: int16(key % outbox.LaneCount), Sequence: 1,
 	}}
 }
 

@@ -24,7 +24,7 @@ func TestCluster(t *testing.T) {
 
 	sink := openURL(t, "redis://"+a.Addr()+","+b.Addr(), Config{Envelope: idEnvelope})
 	var batch []outbox.Delivery
-	for lane := range outbox.Lanes {
+	for lane := range outbox.LaneCount {
 		d := event(t, "c", lane)
 		d.Lane = int16(lane)
 		batch = append(batch, d)

@@ -108,8 +108,8 @@ func New(client redis.UniversalClient, cfg Config) (*Sink, error) {
 // publish is PUBLISH, with a memory for each lane. The lane is the hash tag, so in a Cluster there is one call a lane.
 func publish(cfg Config) func(prefix string, cluster bool) redisscript.Command {
 	return func(prefix string, cluster bool) redisscript.Command {
-		var tags [outbox.Lanes]string
-		var keys [outbox.Lanes]any // boxed once
+		var tags [outbox.LaneCount]string
+		var keys [outbox.LaneCount]any // boxed once
 		for lane := range tags {
 			tags[lane] = strconv.Itoa(lane)
 			keys[lane] = prefix + "{" + tags[lane] + "}"
@@ -118,7 +118,7 @@ func publish(cfg Config) func(prefix string, cluster bool) redisscript.Command {
 			Source: source, Target: "channel", Refusal: refusal,
 			Append: func(dst []byte, d *outbox.Delivery) []byte { return d.AppendMessage(dst, cfg.Envelope) },
 			Place: func(d *outbox.Delivery) (string, int, error) {
-				lane := int(uint16(d.Lane) % outbox.Lanes)
+				lane := int(uint16(d.Lane) % outbox.LaneCount)
 				if !cluster {
 					return "", lane, nil
 				}

@@ -41,12 +41,12 @@ func xadd(cfg Config) func(prefix string, cluster bool) redisscript.Command {
 			c.Key = func(tag string, shard int) any { return prefix + "{" + tag + "}:" + strconv.Itoa(shard) }
 			return c
 		}
-		var keys [outbox.Lanes]any // boxed once
+		var keys [outbox.LaneCount]any // boxed once
 		for lane := range keys {
 			keys[lane] = prefix + "{" + strconv.Itoa(lane) + "}"
 		}
 		c.Place = func(d *outbox.Delivery) (string, int, error) {
-			return "", int(uint16(d.Lane) % outbox.Lanes), checkName(d.Destination)
+			return "", int(uint16(d.Lane) % outbox.LaneCount), checkName(d.Destination)
 		}
 		c.Key = func(_ string, lane int) any { return keys[lane] }
 		return c

@@ -47,8 +47,8 @@ func serving(t *testing.T, pool *pgxpool.Pool, layout outbox.Layout) (*store, uu
 	}
 	owner := uuid.New()
 	lanes := lease(t, s, owner, time.Minute)
-	if len(lanes) != outbox.Lanes {
-		t.Fatalf("got %d lanes of a fresh table, want %d", len(lanes), outbox.Lanes)
+	if len(lanes) != outbox.LaneCount {
+		t.Fatalf("got %d lanes of a fresh table, want %d", len(lanes), outbox.LaneCount)
 	}
 	return s, owner, lanes
 }

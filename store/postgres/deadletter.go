@@ -46,7 +46,7 @@ type queryer interface {
 
 // NewJobLetters returns what keeps the letters of jobs, and of events that consumers give up, in job_dlq:
 //
-//	deadletter.Record(ctx, postgres.NewJobLetters(tx), job)
+//	deadletter.Add(ctx, postgres.NewJobLetters(tx), job)
 //
 // With a transaction the letter is part of it, with a pool it is stored at once. The role needs INSERT and SELECT on
 // job_dlq and apps, as outbox_relay has; without a policy for all tenants, the transaction must speak for the job's

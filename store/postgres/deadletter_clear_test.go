@@ -29,7 +29,7 @@ func TestRecordJobs(t *testing.T) {
 		outbox.ReasonHandlerMissing, deadletter.JobRunnerUnavailable, deadletter.JobTimeout, deadletter.JobPanic} {
 		j := job("mail")
 		j.Reason = reason
-		if _, err := deadletter.Record(t.Context(), NewJobLetters(pool), j); err != nil {
+		if _, err := deadletter.Add(t.Context(), NewJobLetters(pool), j); err != nil {
 			t.Errorf("%s: %v", reason, err)
 		}
 	}
@@ -47,7 +47,7 @@ func TestRecordJobs(t *testing.T) {
 	} {
 		j := job("mail")
 		change(&j)
-		if _, err := deadletter.Record(t.Context(), NewJobLetters(pool), j); !errors.Is(err, deadletter.ErrInvalidJob) ||
+		if _, err := deadletter.Add(t.Context(), NewJobLetters(pool), j); !errors.Is(err, deadletter.ErrInvalidJob) ||
 			!strings.Contains(err.Error(), says) {
 			t.Errorf("got %v, want ErrInvalidJob that says %q", err, says)
 		}
@@ -57,7 +57,7 @@ func TestRecordJobs(t *testing.T) {
 	j.Tenant, j.UserID, j.RequestID = "acme", uuid.New(), uuid.New()
 	rolledBack := errors.New("rolled back")
 	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-		if _, err := deadletter.Record(t.Context(), NewJobLetters(tx), j); err != nil {
+		if _, err := deadletter.Add(t.Context(), NewJobLetters(tx), j); err != nil {
 			return err
 		}
 		return rolledBack
@@ -65,11 +65,11 @@ func TestRecordJobs(t *testing.T) {
 	if !errors.Is(err, rolledBack) {
 		t.Fatal(err)
 	}
-	first, err := deadletter.Record(t.Context(), NewJobLetters(pool), j)
+	first, err := deadletter.Add(t.Context(), NewJobLetters(pool), j)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if second, err := deadletter.Record(t.Context(), NewJobLetters(pool), j); err != nil || second != first {
+	if second, err := deadletter.Add(t.Context(), NewJobLetters(pool), j); err != nil || second != first {
 		t.Errorf("recorded again: letter %s, error %v, want %s", second, err, first)
 	}
 	shown, err := openLetters(t, pool).Show(t.Context(), j.ID, "")
@@ -270,7 +270,7 @@ func TestRecordEvents(t *testing.T) {
 		for reason, may := range reasons {
 			j := given
 			j.ID, j.Source, j.Reason = uuid.New(), source, reason
-			_, err := deadletter.Record(t.Context(), NewJobLetters(pool), j)
+			_, err := deadletter.Add(t.Context(), NewJobLetters(pool), j)
 			var refused *deadletter.ReasonError
 			if (err == nil) != may || (err != nil) != errors.As(err, &refused) || refused != nil &&
 				(refused.Reason != reason || refused.Source != source || !errors.Is(err, deadletter.ErrInvalidJob)) {
@@ -279,16 +279,16 @@ func TestRecordEvents(t *testing.T) {
 		}
 	}
 	given.Reason = outbox.ReasonHandlerTimeout
-	first, err := deadletter.Record(t.Context(), NewJobLetters(pool), given)
+	first, err := deadletter.Add(t.Context(), NewJobLetters(pool), given)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := deadletter.Record(t.Context(), NewJobLetters(pool), given); err != nil || again != first {
+	if again, err := deadletter.Add(t.Context(), NewJobLetters(pool), given); err != nil || again != first {
 		t.Errorf("recorded again: %s, %v, want %s", again, err, first)
 	}
 	same := given // a job of the same id is another matter
 	same.Source, same.Reason = "", deadletter.JobTimeout
-	if other, err := deadletter.Record(t.Context(), NewJobLetters(pool), same); err != nil || other == first {
+	if other, err := deadletter.Add(t.Context(), NewJobLetters(pool), same); err != nil || other == first {
 		t.Errorf("the letter of a job with the id: %s, %v", other, err)
 	}
 	d := openLetters(t, pool)

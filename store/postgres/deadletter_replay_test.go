@@ -180,7 +180,7 @@ func TestReplayOfJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, kind := range []string{"mail", "refused", "mail"} {
-		if _, err := deadletter.Record(t.Context(), NewJobLetters(pool), job(kind)); err != nil {
+		if _, err := deadletter.Add(t.Context(), NewJobLetters(pool), job(kind)); err != nil {
 			t.Fatal(err)
 		}
 	}

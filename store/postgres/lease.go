@@ -18,10 +18,10 @@ import (
 // to wait for.
 func (s *store) Lease(ctx context.Context, request outbox.LeaseRequest) (outbox.Leased, error) {
 	leased, rows, err := s.lease(ctx, request)
-	if err == nil && rows < outbox.Lanes {
+	if err == nil && rows < outbox.LaneCount {
 		// Lanes whose rows are gone (restored tables, TRUNCATE) nobody could serve, and every relay would look as if it
 		// stood by.
-		if _, err = s.pool.Exec(ctx, s.sql.leaseRows, s.name, outbox.Lanes); err == nil {
+		if _, err = s.pool.Exec(ctx, s.sql.leaseRows, s.name, outbox.LaneCount); err == nil {
 			leased, _, err = s.lease(ctx, request)
 		}
 	}
@@ -44,8 +44,8 @@ func (s *store) lease(ctx context.Context, r outbox.LeaseRequest) (leased outbox
 	} else {
 		batch.Queue(s.sql.leaseJoin, s.name, r.Owner, r.Name, ttl, pgtable.Null(r.Health))
 	}
-	batch.Queue(s.sql.leaseTake, s.name, r.Owner, ttl, outbox.Lanes, r.Returning, r.Leaving)
-	batch.Queue(s.sql.leaseHeld, s.name, r.Owner, outbox.Lanes, s.of).Query(func(found pgx.Rows) (err error) {
+	batch.Queue(s.sql.leaseTake, s.name, r.Owner, ttl, outbox.LaneCount, r.Returning, r.Leaving)
+	batch.Queue(s.sql.leaseHeld, s.name, r.Owner, outbox.LaneCount, s.of).Query(func(found pgx.Rows) (err error) {
 		leased, rows, err = scanHeld(found, r.TTL)
 		leased.Origin = s.origin
 		return err

@@ -33,7 +33,7 @@ func TestLeaseAfterTheClockWasSetBack(t *testing.T) {
 	exec(t, pool, "UPDATE outbox_lanes SET expires_at = expires_at + interval '1 hour'")
 	exec(t, pool, "UPDATE outbox_relays SET expires_at = expires_at + interval '1 hour'")
 	got, err := s.Lease(t.Context(), outbox.LeaseRequest{Owner: owner, Name: "test", TTL: time.Minute})
-	if err != nil || len(got.Lanes) != outbox.Lanes || got.Remaining > time.Minute {
+	if err != nil || len(got.Lanes) != outbox.LaneCount || got.Remaining > time.Minute {
 		t.Fatalf("got %d lanes for %s, error %v, want all of them for a minute", len(got.Lanes), got.Remaining, err)
 	}
 	for _, table := range []string{"outbox_lanes", "outbox_relays"} {
@@ -60,8 +60,8 @@ func TestLeaseSharesAreFair(t *testing.T) {
 				continue // the rest by the sum
 			}
 			got := lease(t, s, owner, time.Minute)
-			want := outbox.Lanes / n
-			if i < outbox.Lanes%n {
+			want := outbox.LaneCount / n
+			if i < outbox.LaneCount%n {
 				want++
 			}
 			if len(got) != want {
@@ -74,7 +74,7 @@ func TestLeaseSharesAreFair(t *testing.T) {
 				held[l.Number] = true
 			}
 		}
-		if n <= 8 && len(held) != outbox.Lanes {
+		if n <= 8 && len(held) != outbox.LaneCount {
 			t.Errorf("%d relays hold %d lanes", n, len(held))
 		}
 	}
@@ -99,7 +99,7 @@ func TestLeaseWritesOnlyWhatIsDue(t *testing.T) {
 	exec(t, pool, "UPDATE outbox_relays SET expires_at = expires_at - interval '25 seconds'")
 	wroteRelay, wroteLanes = query[string](t, pool, relay), query[string](t, pool, lanes)
 	got, err := s.Lease(t.Context(), outbox.LeaseRequest{Owner: owner, Name: "test", TTL: time.Minute})
-	if err != nil || len(got.Lanes) != outbox.Lanes || got.Remaining < 50*time.Second {
+	if err != nil || len(got.Lanes) != outbox.LaneCount || got.Remaining < 50*time.Second {
 		t.Errorf("renewed: %d lanes for %s, error %v; want all of them for a minute", len(got.Lanes), got.Remaining, err)
 	}
 	if query[string](t, pool, relay) == wroteRelay || query[string](t, pool, lanes) != wroteLanes {
@@ -110,7 +110,7 @@ func TestLeaseWritesOnlyWhatIsDue(t *testing.T) {
 		t.Errorf("another relay took %d lanes of one that is alive", len(taken))
 	}
 	got, err = s.Lease(t.Context(), outbox.LeaseRequest{Owner: owner, Name: "test", TTL: time.Minute, Leaving: true})
-	if err != nil || len(got.Lanes) != outbox.Lanes || got.Remaining < 50*time.Second {
+	if err != nil || len(got.Lanes) != outbox.LaneCount || got.Remaining < 50*time.Second {
 		t.Errorf("leaving: %d lanes for %s, error %v; want all of them for a minute", len(got.Lanes), got.Remaining, err)
 	}
 	if taken := lease(t, s, other, time.Minute); len(taken) > 0 {
@@ -150,8 +150,8 @@ func TestLeaseConcurrent(t *testing.T) {
 	held := map[int16]bool{}
 	for _, owner := range relays {
 		got := lease(t, s, owner, time.Minute)
-		if len(got) != outbox.Lanes/len(relays) {
-			t.Errorf("a relay holds %d lanes, want %d", len(got), outbox.Lanes/len(relays))
+		if len(got) != outbox.LaneCount/len(relays) {
+			t.Errorf("a relay holds %d lanes, want %d", len(got), outbox.LaneCount/len(relays))
 		}
 		for _, l := range got {
 			if held[l.Number] {
@@ -247,9 +247,9 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 			{"settle_delivered, passing", s.sql.settlePassing.delivered, append(guard, positions, ids, generations),
 				[]string{undelivered, "outbox_lanes_pkey"}},
 			{"lease_join", s.sql.leaseJoin, []any{l.Table, owner, "test", 1000, nil}, []string{"outbox_relays_pkey"}},
-			{"lease_take", s.sql.leaseTake, []any{l.Table, owner, 1000, outbox.Lanes, false, false},
+			{"lease_take", s.sql.leaseTake, []any{l.Table, owner, 1000, outbox.LaneCount, false, false},
 				[]string{"outbox_lanes_pkey", "outbox_relays_pkey"}},
-			{"lease_held", s.sql.leaseHeld, []any{l.Table, owner, outbox.Lanes, l.Table},
+			{"lease_held", s.sql.leaseHeld, []any{l.Table, owner, outbox.LaneCount, l.Table},
 				[]string{"outbox_lanes_pkey", "outbox_relays_pkey"}},
 			{"lease_leave", s.sql.leaseLeave, []any{l.Table, owner}, []string{"outbox_lanes_pkey"}},
 			{"lease_release", s.sql.leaseRelease, guard, []string{"outbox_lanes_pkey"}},
@@ -298,7 +298,7 @@ func TestLeaseMakesLostLanesAgain(t *testing.T) {
 	pool := migrated(t)
 	s, owner, _ := serving(t, pool, outbox.OutboxEvents())
 	exec(t, pool, "DELETE FROM outbox_lanes WHERE lane % 2 = 0")
-	if lanes := lease(t, s, owner, time.Minute); len(lanes) != outbox.Lanes {
-		t.Fatalf("got %d lanes, want %d", len(lanes), outbox.Lanes)
+	if lanes := lease(t, s, owner, time.Minute); len(lanes) != outbox.LaneCount {
+		t.Fatalf("got %d lanes, want %d", len(lanes), outbox.LaneCount)
 	}
 }

@@ -203,7 +203,7 @@ func TestLeaseWhileTheLanesAreLocked(t *testing.T) {
 	release := hold(t, pool, "SELECT FROM outbox_lanes FOR UPDATE")
 	for began := time.Now(); time.Since(began) < 2*ttl; time.Sleep(ttl / 6) {
 		leased, err := s.Lease(t.Context(), outbox.LeaseRequest{Owner: owner, Name: "test", TTL: ttl})
-		if err != nil || len(leased.Lanes) != outbox.Lanes || leased.Remaining <= ttl/3 {
+		if err != nil || len(leased.Lanes) != outbox.LaneCount || leased.Remaining <= ttl/3 {
 			t.Fatalf("got %d lanes for %s, error %v", len(leased.Lanes), leased.Remaining, err)
 		}
 	}
@@ -249,7 +249,7 @@ func TestHolderComesFirstAfterAnOutage(t *testing.T) {
 	if n := ask(other, time.Hour, false); n != 0 {
 		t.Errorf("another relay took %d lanes right after the server's start", n)
 	}
-	if n := ask(owner, time.Hour, true); n != outbox.Lanes {
+	if n := ask(owner, time.Hour, true); n != outbox.LaneCount {
 		t.Errorf("the holder got %d lanes back", n)
 	}
 	vanish(t, pool)
@@ -258,7 +258,7 @@ func TestHolderComesFirstAfterAnOutage(t *testing.T) {
 		t.Errorf("a relay that comes back from an outage took %d lapsed lanes", n)
 	}
 	time.Sleep(50 * time.Millisecond)
-	if n := ask(other, 20*time.Millisecond, false); n != outbox.Lanes {
+	if n := ask(other, 20*time.Millisecond, false); n != outbox.LaneCount {
 		t.Errorf("a relay got %d of the lanes that nobody came for", n)
 	}
 }

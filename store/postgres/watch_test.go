@@ -130,7 +130,7 @@ func TestIdleRelayAsksOneQuestion(t *testing.T) {
 		}
 		return len(tables) == 3
 	}
-	eventually(t, "all lanes", func() bool { return lanes(outbox.Lanes) })
+	eventually(t, "all lanes", func() bool { return lanes(outbox.LaneCount) })
 	quiet("at first")
 
 	exec := func(sql string, args ...any) {
@@ -160,8 +160,8 @@ func TestIdleRelayAsksOneQuestion(t *testing.T) {
 	quiet("after a pause")
 
 	_, leave := relay(postgres.NewDB(pool))
-	eventually(t, "a half of the lanes each", func() bool { return lanes(outbox.Lanes / 2) })
+	eventually(t, "a half of the lanes each", func() bool { return lanes(outbox.LaneCount / 2) })
 	leave()
-	eventually(t, "all lanes again", func() bool { return lanes(outbox.Lanes) })
+	eventually(t, "all lanes again", func() bool { return lanes(outbox.LaneCount) })
 	quiet("alone again")
 }

@@ -23,7 +23,7 @@ func serving(t *testing.T, db *DB, layout outbox.Layout) (*store, uuid.UUID, []o
 	}
 	owner := uuid.New()
 	leased, err := s.Lease(t.Context(), outbox.LeaseRequest{Owner: owner, Name: "test", TTL: time.Minute})
-	if err != nil || len(leased.Lanes) != outbox.Lanes {
+	if err != nil || len(leased.Lanes) != outbox.LaneCount {
 		t.Fatalf("got %d lanes of a fresh table, error %v", len(leased.Lanes), err)
 	}
 	return s, owner, leased.Lanes

@@ -40,7 +40,7 @@ func OpenDeadLetters(ctx context.Context, db *DB, cfg DeadLettersConfig) (deadle
 
 // NewJobLetters returns what keeps the letters of jobs, and of events that consumers give up, in job_dlq:
 //
-//	deadletter.Record(ctx, sqlite.NewJobLetters(tx), job)
+//	deadletter.Add(ctx, sqlite.NewJobLetters(tx), job)
 //
 // db is a *sql.Tx, or DB.Writes() of a DB: with a transaction the letter is part of it, else it is stored at once.
 func NewJobLetters(db outbox.SQLTx) deadletter.Recorder {

@@ -35,7 +35,7 @@ func TestJobLettersInATransaction(t *testing.T) {
 	rolledBack := errors.New("rolled back")
 	for _, want := range []error{rolledBack, nil} {
 		if err := db.inTx(t.Context(), func(tx *sql.Tx) error {
-			if _, err := deadletter.Record(t.Context(), NewJobLetters(tx), failedJob("mail")); err != nil {
+			if _, err := deadletter.Add(t.Context(), NewJobLetters(tx), failedJob("mail")); err != nil {
 				return err
 			}
 			return want
@@ -67,7 +67,7 @@ func TestReplayOfJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, kind := range []string{"mail", "refused", "mail"} {
-		id, err := deadletter.Record(t.Context(), NewJobLetters(db.Writes()), failedJob(kind))
+		id, err := deadletter.Add(t.Context(), NewJobLetters(db.Writes()), failedJob(kind))
 		if err != nil {
 			t.Fatal(err)
 		}

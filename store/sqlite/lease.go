@@ -26,7 +26,7 @@ func (s *store) Lease(ctx context.Context, request outbox.LeaseRequest) (leased 
 	err = s.db.snapshot(ctx, func(tx *sql.Tx) error {
 		at := s.leaseArgs(request)
 		if err := tx.QueryRowContext(ctx, s.sql.leaseDue,
-			append(at.args(), outbox.Lanes, request.Leaving,
+			append(at.args(), outbox.LaneCount, request.Leaving,
 				stamp(sqlitetime.Farthest(at.now, at.ttl)), nullable(request.Health))...).Scan(&due); err != nil || due {
 			return err
 		}
@@ -69,7 +69,7 @@ func (a leaseArgs) args() []any {
 func (s *store) take(ctx context.Context, tx *sql.Tx, at leaseArgs, r outbox.LeaseRequest) error {
 	// Each time: lanes whose rows are gone (a file put together by hand) nobody could serve, and every relay would look
 	// as if it stood by.
-	if _, err := tx.ExecContext(ctx, s.sql.leaseRows, at.table, outbox.Lanes); err != nil {
+	if _, err := tx.ExecContext(ctx, s.sql.leaseRows, at.table, outbox.LaneCount); err != nil {
 		return err
 	}
 	for _, text := range []string{s.sql.leaseCutLanes, s.sql.leaseCutRelays} {
@@ -90,7 +90,7 @@ func (s *store) take(ctx context.Context, tx *sql.Tx, at leaseArgs, r outbox.Lea
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, s.sql.leaseTake,
-		append(at.args(), outbox.Lanes, !lapsed && !r.Returning)...); err != nil {
+		append(at.args(), outbox.LaneCount, !lapsed && !r.Returning)...); err != nil {
 		return err
 	}
 	_, err := tx.ExecContext(ctx, s.sql.leaseSweep, at.table, at.owner, stamp(at.now.Add(-relaysKept)))
@@ -101,7 +101,7 @@ func nullable(text string) sql.NullString { return sql.NullString{String: text, 
 
 // held reads what the caller holds.
 func (s *store) held(ctx context.Context, tx *sql.Tx, at leaseArgs) (leased outbox.Leased, err error) {
-	rows, err := tx.QueryContext(ctx, s.sql.leaseHeld, append(at.args(), outbox.Lanes)...)
+	rows, err := tx.QueryContext(ctx, s.sql.leaseHeld, append(at.args(), outbox.LaneCount)...)
 	if err != nil {
 		return outbox.Leased{}, err
 	}

@@ -30,7 +30,7 @@ type call struct {
 	group      string
 	deliveries []int               // their indexes in the batch
 	lanes      []int               // of KEYS
-	position   [outbox.Lanes]uint8 // of a lane in KEYS, from 1
+	position   [outbox.LaneCount]uint8 // of a lane in KEYS, from 1
 	about      piece
 	members    []piece // of deliveries
 	values     []piece // two of a delivery: its destination and its value
@@ -198,7 +198,7 @@ func (c *call) arguments(s *Publisher, command, what string) []any {
 	if len(c.deliveries) == 0 {
 		return append(append(c.args, &c.padding), s.command.Arguments...)
 	}
-	var next [outbox.Lanes + 1]int // member of a lane's position, from 1
+	var next [outbox.LaneCount + 1]int // member of a lane's position, from 1
 	for n := range c.members {
 		next[c.about[n*aboutSize]]++
 	}

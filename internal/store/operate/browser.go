@@ -101,7 +101,7 @@ type query struct {
 }
 
 func (b *Browser) query() *query {
-	return &query{Layout: b.quoted, Leased: b.leased, Now: time.Now(), Lanes: outbox.Lanes,
+	return &query{Layout: b.quoted, Leased: b.leased, Now: time.Now(), Lanes: outbox.LaneCount,
 		ByColumn: b.quoted.ID, ByType: "uuid"}
 }
 

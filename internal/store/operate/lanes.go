@@ -64,7 +64,7 @@ type LaneView struct {
 // newLaneReport returns a report without relays, in which every lane is free: a lane's row is made when a relay first
 // serves the table.
 func newLaneReport(table string) LaneReport {
-	r := LaneReport{Table: table, Relays: []RelayView{}, Pauses: []Pause{}, Lanes: make([]LaneView, outbox.Lanes)}
+	r := LaneReport{Table: table, Relays: []RelayView{}, Pauses: []Pause{}, Lanes: make([]LaneView, outbox.LaneCount)}
 	for n := range r.Lanes {
 		r.Lanes[n] = LaneView{Lane: n, State: "free"}
 	}

@@ -21,7 +21,7 @@ func laneReport(t *testing.T, pool *pgxpool.Pool, layout outbox.Layout, limit in
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Lanes) != outbox.Lanes {
+	if len(r.Lanes) != outbox.LaneCount {
 		t.Fatalf("got %d lanes", len(r.Lanes))
 	}
 	return r

@@ -108,7 +108,7 @@ func (r *Reader) decode(rec *outbox.Record, raw [][]byte, payload *arena) error 
 	rec.Position = int64(binary.BigEndian.Uint64(raw[ColPosition]))
 	if k := raw[ColOrderKey]; k != nil {
 		rec.OrderKey, rec.Keyed = int64(binary.BigEndian.Uint64(k)), true
-		rec.Lane = int16(rec.OrderKey & (outbox.Lanes - 1))
+		rec.Lane = int16(rec.OrderKey & (outbox.LaneCount - 1))
 	}
 	if l := raw[ColLane]; l != nil {
 		rec.Lane = int16(binary.BigEndian.Uint16(l))

@@ -101,7 +101,7 @@ func slotMigrating(w *world) (struck int) {
 	for range 3 {
 		w.arrive(200)
 		for range 3 {
-			struck += w.migrate(servers, nodes, w.rng.IntN(outbox.Lanes))
+			struck += w.migrate(servers, nodes, w.rng.IntN(outbox.LaneCount))
 		}
 		w.healed(outage)
 	}

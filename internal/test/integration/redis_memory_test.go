@@ -32,7 +32,7 @@ func TestDestinationCannotBeTheMemoryOfASink(t *testing.T) {
 		var attack []outbox.Delivery
 		for _, period := range []int64{120_000, 480_000, 1_920_000, 7_680_000} {
 			number := time.Now().UnixMilli() / period
-			for lane := range outbox.Lanes {
+			for lane := range outbox.LaneCount {
 				for ahead := range int64(3) {
 					for _, part := range []string{"", "stream:"} {
 						d := delivered(t, fmt.Sprintf("%s%s{%d}:%d:%d", prefix, part, lane, period, number+ahead), lane)
@@ -49,7 +49,7 @@ func TestDestinationCannotBeTheMemoryOfASink(t *testing.T) {
 		if keys := admin.Keys(t.Context(), "*").Val(); len(keys) > 0 {
 			t.Errorf("prefix %s: the attack made %q", prefix, keys)
 		}
-		for lane := range outbox.Lanes {
+		for lane := range outbox.LaneCount {
 			if r := channels.Publish(t.Context(), []outbox.Delivery{delivered(t, "orders", lane)})[0]; r.Err != nil {
 				t.Errorf("prefix %s: lane %d: %v", prefix, lane, r.Err)
 			}

@@ -147,7 +147,7 @@ func showsEvent(t *testing.T, s *suite) {
 		if d.ID != id || d.Status != "FAILED" || *d.Key != "42" || d.Attempts != 2 || *d.LastError != "no such channel" ||
 			*d.SchemaID != "order/1" || *d.SchemaVersion != 3 || d.Generation != 0 ||
 			!d.OccurredAt.Equal(at) || !d.NextRetryAt.Equal(at) || d.DeliveredAt != nil || d.Sequence != nil || d.Lane < 0 ||
-			d.Lane >= outbox.Lanes {
+			d.Lane >= outbox.LaneCount {
 			t.Errorf("%s: got %+v", by, d)
 		}
 		for _, c := range [][2]string{{string(d.Payload), `{"n":1}`}, {string(d.Metadata), `{"trace_id":"t"}`},
@@ -201,7 +201,7 @@ func reportsLanes(t *testing.T, s *suite) {
 	report := func() (r operate.LaneReport, states map[string]int) {
 		t.Helper()
 		r, err := b.Lanes(t.Context(), 100)
-		if err != nil || len(r.Lanes) != outbox.Lanes || r.Table != "outbox_events" {
+		if err != nil || len(r.Lanes) != outbox.LaneCount || r.Table != "outbox_events" {
 			t.Fatalf("got %+v, error %v", r, err)
 		}
 		states = map[string]int{}
@@ -213,7 +213,7 @@ func reportsLanes(t *testing.T, s *suite) {
 		}
 		return r, states
 	}
-	if r, states := report(); states["free"] != outbox.Lanes || len(r.Relays) != 0 || r.Counted != 0 || r.Bounded {
+	if r, states := report(); states["free"] != outbox.LaneCount || len(r.Relays) != 0 || r.Counted != 0 || r.Bounded {
 		t.Errorf("before any relay: %+v", r)
 	}
 	first, second, vanished := tabletest.NewID(t), tabletest.NewID(t), tabletest.NewID(t)

@@ -39,7 +39,7 @@ func pausesAndResumes(t *testing.T, s *suite) {
 	wants := func(paused bool, topics ...string) {
 		t.Helper()
 		got := lease()
-		if got.Paused.Table != paused || !slices.Equal(got.Paused.Topics, topics) || len(got.Lanes) != outbox.Lanes {
+		if got.Paused.Table != paused || !slices.Equal(got.Paused.Topics, topics) || len(got.Lanes) != outbox.LaneCount {
 			t.Errorf("paused %+v, want %t, %q", got.Paused, paused, topics)
 		}
 	}

@@ -35,7 +35,7 @@ func Event(t testing.TB, destination string, key any) outbox.Delivery {
 			ID: id, Topic: "order.placed", OccurredAt: time.Now().Truncate(time.Microsecond), AggregateType: "Order",
 			AggregateID: fmt.Sprint(key), TenantID: "acme", Source: "orders", Payload: []byte(`{"total":1}`),
 		},
-		OrderKey: orderKey, Keyed: true, Lane: int16(uint64(orderKey) % outbox.Lanes),
+		OrderKey: orderKey, Keyed: true, Lane: int16(uint64(orderKey) % outbox.LaneCount),
 	}}
 }
 

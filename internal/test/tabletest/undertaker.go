@@ -25,7 +25,7 @@ func (d Database) Bury(t *testing.T, layout outbox.Layout) Undertaker {
 	t.Helper()
 	u := Undertaker{t: t, Store: d.Open(t, layout), Owner: NewID(t)}
 	leased, err := u.Store.Lease(t.Context(), outbox.LeaseRequest{Owner: u.Owner, Name: "undertaker", TTL: time.Minute})
-	if err != nil || len(leased.Lanes) != outbox.Lanes {
+	if err != nil || len(leased.Lanes) != outbox.LaneCount {
 		t.Fatalf("leased %d lanes of %s, error %v", len(leased.Lanes), layout.Table, err)
 	}
 	u.Lanes = leased.Lanes

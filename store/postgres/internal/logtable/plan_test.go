@@ -92,8 +92,8 @@ func TestPlansOfALogUseTheirIndexes(t *testing.T) {
 			{"note", sql["note"], []any{name, -1, 5, "8:8:", nil, nil, s.Era()}, []string{"outbox_log_era_pkey"}},
 			{"dead", sql["dead"], append(guard, []int64{5}, []uuid.UUID{owner}, []int32{0}, []int32{1}, []string{"e"},
 				[]string{"r"}, []string{"d"}, "default", name, []int16{1}), []string{positions, "outbox_lanes_pkey"}},
-			{"compact", sql["compact"], []any{name, outbox.Lanes}, []string{places}},
-			{"backlog", sql["backlog"], []any{name, 100, outbox.Lanes}, []string{positions, places}},
+			{"compact", sql["compact"], []any{name, outbox.LaneCount}, []string{places}},
+			{"backlog", sql["backlog"], []any{name, 100, outbox.LaneCount}, []string{positions, places}},
 			{"watch", watching, []any{[]string{name}, []string{name}, []bool{false}},
 				[]string{positions, transactions, places}},
 		} {

@@ -114,7 +114,7 @@ func (m *maintainer) truncate(ctx context.Context, number int16, part string) er
 		}
 		for _, reader := range readers {
 			var settled bool
-			err := tx.QueryRow(ctx, m.sql.settled, reader, number, outbox.Lanes).Scan(&settled)
+			err := tx.QueryRow(ctx, m.sql.settled, reader, number, outbox.LaneCount).Scan(&settled)
 			if err != nil || !settled {
 				return err
 			}

@@ -102,7 +102,7 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome) error {
 	t.notes++
 	t.mu.Unlock()
 	if compact {
-		batch.Queue(t.sql.compact, t.LeaseName(), outbox.Lanes)
+		batch.Queue(t.sql.compact, t.LeaseName(), outbox.LaneCount)
 	}
 	var held *int64
 	batch.Queue(t.sql.settle, guard(noteArgs(lanes, place)...)...).

@@ -120,7 +120,7 @@ func (l *Store) whole(ctx context.Context, err error) error {
 
 // Backlog implements outbox.Store.
 func (l *Store) Backlog(ctx context.Context, limit int) (outbox.Backlog, error) {
-	return pgtable.ScanBacklog(l.Pool.QueryRow(ctx, l.sql.backlog, l.LeaseName(), limit, outbox.Lanes), l.Layout)
+	return pgtable.ScanBacklog(l.Pool.QueryRow(ctx, l.sql.backlog, l.LeaseName(), limit, outbox.LaneCount), l.Layout)
 }
 
 // Watch returns the statement that looks for something that is not settled, and whose events it looks for.
