@@ -26,8 +26,8 @@ func newAnswers(bytes int64) *answers {
 }
 
 var (
-	errTenantBusy = errors.New("the answers that this tenant is receiving are as large as they may be together: receive " +
-		"them, then ask again")
+	errTenantBusy = errors.New("the answers that this tenant is receiving are as large as they may be together: " +
+		"receive them, then ask again")
 	errBusy = errors.New("the answers that are being received are as large as they may be together: try again")
 )
 

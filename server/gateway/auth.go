@@ -6,7 +6,6 @@ import (
 	"mime"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -15,12 +14,24 @@ import (
 	"github.com/outboxrelay/outbox/server/token"
 )
 
+// Names of the ways to say who one is, in the description.
+const (
+	bearerScheme = "bearer"
+	ticketScheme = "ticket"
+)
+
 // anybody is who makes each request when authentication is off.
 var anybody = token.Principal{Tenant: crawl.DefaultTenant, Scopes: token.Scopes}
 
+// gate is what requests pass before a handler has them: who makes them, whether they may, and the limits of all.
+type gate struct {
+	refuser
+	cfg *Config
+}
+
 // principal returns who opens a stream: by the Authorization header, else by a ticket, because an EventSource cannot
 // send a header.
-func (g *Gateway) principal(r *http.Request) (token.Principal, error) {
+func (g gate) principal(r *http.Request) (token.Principal, error) {
 	if ticket := r.URL.Query().Get("ticket"); g.cfg.Auth != nil && ticket != "" && r.Header.Get("Authorization") == "" {
 		return g.cfg.Auth.RedeemTicket(r.Context(), ticket)
 	}
@@ -28,7 +39,7 @@ func (g *Gateway) principal(r *http.Request) (token.Principal, error) {
 }
 
 // bearer returns who makes a request, by the Authorization header alone: a URL ends up in logs and histories.
-func (g *Gateway) bearer(ctx context.Context, r *http.Request) (token.Principal, error) {
+func (g gate) bearer(ctx context.Context, r *http.Request) (token.Principal, error) {
 	if g.cfg.Auth == nil {
 		return anybody, nil
 	}
@@ -47,7 +58,7 @@ func principalOf(ctx context.Context) token.Principal {
 }
 
 // guard lets a request of the API through whose principal has the operation's scope, and limits its time.
-func (g *Gateway) guard(hc huma.Context, next func(huma.Context)) {
+func (g gate) guard(hc huma.Context, next func(huma.Context)) {
 	ctx, cancel := context.WithTimeout(hc.Context(), g.cfg.Timeout)
 	defer cancel()
 	r, w := humago.Unwrap(hc)
@@ -82,7 +93,7 @@ func (g *Gateway) guard(hc huma.Context, next func(huma.Context)) {
 }
 
 // may tells whether who has the scope, or answers that it is missing.
-func (g *Gateway) may(w http.ResponseWriter, r *http.Request, who token.Principal, scope token.Scope) bool {
+func (g gate) may(w http.ResponseWriter, r *http.Request, who token.Principal, scope token.Scope) bool {
 	if who.May(scope) {
 		return true
 	}
@@ -125,48 +136,4 @@ func (c *apiContext) SetStatus(code int) {
 		code = c.status
 	}
 	c.humaContext.SetStatus(code)
-}
-
-// reserve makes room for the answer to a request, of up to n things of at most each bytes, before anything is read.
-func (g *Gateway) reserve(ctx context.Context, n int, each size) (*reservation, error) {
-	r, err := g.answers.reserve(ctx, principalOf(ctx).Tenant, min(int64(n)*int64(each), crawl.PageBytes))
-	if err != nil {
-		return nil, err
-	}
-	ctx.Value(answerKey{}).(*answer).room = r
-	return r, nil
-}
-
-type ticketRequest struct {
-	Body *body[nothing] `required:"false"`
-}
-
-type ticketReply struct {
-	Body struct {
-		Ticket    string    `json:"ticket" doc:"For the query parameter ticket of a stream."`
-		ExpiresAt time.Time `json:"expiresAt"`
-	} `nameHint:"StreamTicket"`
-}
-
-func (g *Gateway) createTicket(ctx context.Context, _ *ticketRequest) (*ticketReply, error) {
-	out := &ticketReply{}
-	if g.cfg.Auth == nil {
-		// Nobody will ask for it, so it is kept nowhere; a page that always gets a ticket works here too.
-		out.Body.Ticket, _ = token.NewTicket()
-		out.Body.ExpiresAt = time.Now().Add(token.TicketTTL).UTC()
-		return out, nil
-	}
-	var err error
-	if out.Body.Ticket, out.Body.ExpiresAt, err = g.cfg.Auth.NewTicket(ctx, principalOf(ctx)); err != nil {
-		return nil, g.refusal(ctx, "body", err)
-	}
-	return out, nil
-}
-
-func (g *Gateway) routeTickets() {
-	huma.Register(g.api, g.operation("createStreamTicket", http.MethodPost, "/v1/stream-tickets", token.Read,
-		http.StatusCreated, "Make a ticket for a stream",
-		`An EventSource of a browser cannot send a header. Give it a ticket in the URL instead: it opens one stream, once, within 30 seconds, with the rights of the token that made
-it. A URL ends up in logs and histories; a ticket is worth nothing there. To reconnect, make another.`,
-		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType), g.createTicket)
 }

@@ -181,7 +181,7 @@ func TestASlowRequestDoesNotSpoilItsConnection(t *testing.T) {
 	t.Parallel()
 	const timeout = time.Second
 	limits := func(next http.Handler) http.Handler {
-		return (&Gateway{cfg: Config{Timeout: timeout}}).limited(next)
+		return gate{cfg: &Config{Timeout: timeout}}.limited(next)
 	}
 	server := httptest.NewServer(limits(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {

@@ -40,7 +40,7 @@ type appendReply struct {
 	} `nameHint:"Appended"`
 }
 
-func (g *Gateway) appendEvents(ctx context.Context, in *appendRequest) (*appendReply, error) {
+func (a *api) appendEvents(ctx context.Context, in *appendRequest) (*appendReply, error) {
 	events := make([]crawl.NewEvent, len(in.Body.Value.Events))
 	var problems []error
 	for i, e := range in.Body.Value.Events {
@@ -49,15 +49,16 @@ func (g *Gateway) appendEvents(ctx context.Context, in *appendRequest) (*appendR
 			continue
 		}
 		if events[i].ID = *e.ID; *e.ID == uuid.Nil { // to the service it is "not given", which it was not
-			problems = append(problems, &crawl.FieldError{Field: fmt.Sprintf("events[%d].id", i), Problem: "is the nil UUID"})
+			problems = append(problems,
+				&crawl.FieldError{Field: fmt.Sprintf("events[%d].id", i), Problem: "is the nil UUID"})
 		}
 	}
 	if len(problems) > 0 {
-		return nil, g.refusal(ctx, "body", errors.Join(problems...))
+		return nil, a.refusal(ctx, "body", errors.Join(problems...))
 	}
-	changed, err := g.cfg.Runs.Append(ctx, principalOf(ctx).Tenant, in.ID, events...)
+	changed, err := a.cfg.Runs.Append(ctx, principalOf(ctx).Tenant, in.ID, events...)
 	if err != nil {
-		return nil, g.refusal(ctx, "body", workers(err))
+		return nil, a.refusal(ctx, "body", workers(err))
 	}
 	out := &appendReply{}
 	if changed.Appended == 0 {
@@ -80,14 +81,14 @@ type eventsReply struct {
 	} `nameHint:"EventPage"`
 }
 
-func (g *Gateway) listEvents(ctx context.Context, in *eventsRequest) (*eventsReply, error) {
-	room, err := g.reserve(ctx, in.Limit, eventSize)
+func (a *api) listEvents(ctx context.Context, in *eventsRequest) (*eventsReply, error) {
+	room, err := a.reserve(ctx, in.Limit, eventSize)
 	if err != nil {
-		return nil, g.refusal(ctx, "query", err)
+		return nil, a.refusal(ctx, "query", err)
 	}
-	events, err := g.cfg.Runs.Events(ctx, principalOf(ctx).Tenant, in.ID, in.After, in.Limit)
+	events, err := a.cfg.Runs.Events(ctx, principalOf(ctx).Tenant, in.ID, in.After, in.Limit)
 	if err != nil {
-		return nil, g.refusal(ctx, "query", err)
+		return nil, a.refusal(ctx, "query", err)
 	}
 	out := &eventsReply{}
 	if out.Body.Items = events; events == nil {
@@ -101,9 +102,9 @@ func (g *Gateway) listEvents(ctx context.Context, in *eventsRequest) (*eventsRep
 	n := len(events)
 	more := n == in.Limit
 	if n > 0 && !more { // the end, or a page of large events
-		run, err := g.cfg.Runs.Get(ctx, principalOf(ctx).Tenant, in.ID)
+		run, err := a.cfg.Runs.Get(ctx, principalOf(ctx).Tenant, in.ID)
 		if err != nil {
-			return nil, g.refusal(ctx, "query", err)
+			return nil, a.refusal(ctx, "query", err)
 		}
 		more = events[n-1].Seq < run.LastSeq
 	}
@@ -113,16 +114,17 @@ func (g *Gateway) listEvents(ctx context.Context, in *eventsRequest) (*eventsRep
 	return out, nil
 }
 
-func (g *Gateway) routeEvents() {
-	add := g.operation("appendEvents", http.MethodPost, "/v1/runs/{id}/events", token.Write, http.StatusCreated,
+func (a *api) routeEvents() {
+	add := a.operation("appendEvents", http.MethodPost, "/v1/runs/{id}/events", token.Write, http.StatusCreated,
 		"Append events to a run",
-		`Appends events to a RUNNING run whose crawler is external. Events whose ids the run has already, with the same type and payload, are not appended again, even when it has
+		`Appends events to a RUNNING run whose crawler is external. Events whose ids the run has already,
+with the same type and payload, are not appended again, even when it has
 ended meanwhile; with another type or payload: 409. A run that is not RUNNING, or that a worker crawls: 409.`,
 		http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
-	add.MaxBodyBytes = g.cfg.MaxBody + 1
-	huma.Register(g.api, add, g.appendEvents)
-	huma.Register(g.api, g.operation("listEvents", http.MethodGet, "/v1/runs/{id}/events", token.Read, http.StatusOK,
+	add.MaxBodyBytes = a.cfg.MaxBody + 1
+	huma.Register(a.API, add, a.appendEvents)
+	huma.Register(a.API, a.operation("listEvents", http.MethodGet, "/v1/runs/{id}/events", token.Read, http.StatusOK,
 		"List a run's events",
 		"In their order. An event is in the list from when it is committed, and every event before it is too.",
-		http.StatusNotFound, http.StatusTooManyRequests), g.listEvents)
+		http.StatusNotFound, http.StatusTooManyRequests), a.listEvents)
 }

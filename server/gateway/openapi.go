@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,26 +13,31 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/token"
-)
-
-// Names of the ways to say who one is, in the description.
-const (
-	bearerScheme = "bearer"
-	ticketScheme = "ticket"
 )
 
 const description = `Runs of a crawler and their events.
 
-Errors are application/problem+json (RFC 9457); *errors* names each field that was refused. Field names are taken literally, and unknown ones are refused.
-A request that got no answer may be sent again: create with the same Idempotency-Key, append with the same event ids, the others as they are.
+Errors are application/problem+json (RFC 9457); *errors* names each field that was refused.
+Field names are taken literally, and unknown ones are refused.
+A request that got no answer may be sent again: create with the same Idempotency-Key,
+append with the same event ids, the others as they are.
 
-Each request carries a token (Authorization: Bearer obx_…) of one tenant; a run of another tenant does not exist (404). The scope that an operation needs is in
+Each request carries a token (Authorization: Bearer obx_…) of one tenant; a run of another tenant does not exist (404).
+The scope that an operation needs is in
 its security requirement: read, write or operate; none includes another.`
+
+// api is what the operations share: all of the API but its streams.
+type api struct {
+	huma.API
+	gate
+	answers *answers
+}
 
 // newAPI returns the API without its operations. huma serves no pages of its own: its description is made at the first
 // request, by whichever comes first, without a lock, and its documentation loads scripts from elsewhere.
-func (g *Gateway) newAPI(mux *http.ServeMux) huma.API {
+func newAPI(g gate, mux *http.ServeMux) *api {
 	cfg := huma.DefaultConfig("Outbox: crawl runs and streams", g.cfg.Version)
 	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath = "", "", ""
 	cfg.CreateHooks = nil // $schema links
@@ -54,9 +60,9 @@ func (g *Gateway) newAPI(mux *http.ServeMux) huma.API {
 			Description: "For streams only: a ticket from POST /v1/stream-tickets."},
 	}
 	// The adapter adds the prefix of a path in Servers to no route: a proxy is expected to take it away.
-	api := humago.New(mux, cfg)
-	api.UseMiddleware(g.guard)
-	return api
+	a := &api{API: humago.New(mux, cfg), gate: g, answers: newAnswers(g.cfg.MaxAnswers)}
+	a.UseMiddleware(g.guard)
+	return a
 }
 
 // marshal writes a whole answer or nothing: the encoder writes once, when it has all of it.
@@ -90,7 +96,7 @@ func refine(hc huma.Context, _ string, v any) (any, error) {
 		return v, nil
 	}
 	switch m.Status {
-	case http.StatusUnprocessableEntity, http.StatusInternalServerError: // the latter: a body that ended before its time
+	case http.StatusUnprocessableEntity, http.StatusInternalServerError: // or a body that ended early
 		m.Status = http.StatusBadRequest
 	case http.StatusRequestEntityTooLarge:
 		m.Detail = fmt.Sprintf("the body is too large: at most %d bytes", hc.Operation().MaxBodyBytes-1)
@@ -109,9 +115,19 @@ func refine(hc huma.Context, _ string, v any) (any, error) {
 	return m, nil
 }
 
+// reserve makes room for the answer to a request, of up to n things of at most each bytes, before anything is read.
+func (a *api) reserve(ctx context.Context, n int, each size) (*reservation, error) {
+	r, err := a.answers.reserve(ctx, principalOf(ctx).Tenant, min(int64(n)*int64(each), crawl.PageBytes))
+	if err != nil {
+		return nil, err
+	}
+	ctx.Value(answerKey{}).(*answer).room = r
+	return r, nil
+}
+
 // operation describes one that needs a scope and answers with status, or with one of the errors besides those that all
 // have.
-func (g *Gateway) operation(
+func (a *api) operation(
 	id, method, path string, scope token.Scope, status int, summary, details string, errs ...int,
 ) huma.Operation {
 	tag := "Runs"
@@ -128,7 +144,7 @@ func (g *Gateway) operation(
 			http.StatusServiceUnavailable),
 		// To huma a body of exactly so many bytes is too large already. Its time to read one takes the place of
 		// limited's, so it is the same.
-		MaxBodyBytes: g.cfg.MaxRunBody + 1, BodyReadTimeout: readTimeout(g.cfg.Timeout),
+		MaxBodyBytes: a.cfg.MaxRunBody + 1, BodyReadTimeout: readTimeout(a.cfg.Timeout),
 		SkipValidateBody: true,
 	}
 }
@@ -137,8 +153,8 @@ func (g *Gateway) operation(
 var requests = []string{"AppendEvent", "AppendEvents", "CreateRun", "FailRun", "Nothing"}
 
 // routeDescription serves the description of the API to anybody.
-func (g *Gateway) routeDescription(mux *http.ServeMux) error {
-	doc := g.api.OpenAPI()
+func (a *api) routeDescription(mux *http.ServeMux) error {
+	doc := a.OpenAPI()
 	for _, path := range doc.Paths {
 		for _, op := range []*huma.Operation{path.Get, path.Post} {
 			if op != nil {
@@ -167,7 +183,7 @@ func (g *Gateway) routeDescription(mux *http.ServeMux) error {
 		return func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", contentType)
 			if _, err := w.Write(b); err != nil {
-				g.log.DebugContext(r.Context(), "the client has gone", "error", err, "request_id", requestID(r.Context()))
+				a.gone(r, err)
 			}
 		}
 	}

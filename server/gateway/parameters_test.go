@@ -30,7 +30,7 @@ func TestTopics(t *testing.T) {
 		{topics: run + ",a", refused: "bare payloads", runsOnly: true},
 	} {
 		g, _ := without(t, func(cfg *Config) { cfg.RunsOnly = c.runsOnly })
-		topics, err := g.parseTopics(url.Values{"topics": {c.topics}})
+		topics, err := g.streams.parseTopics(url.Values{"topics": {c.topics}})
 		if c.refused != "" {
 			if err == nil || !strings.Contains(err.Error(), c.refused) {
 				t.Errorf("%s: %v, want something about %q", c.topics, err, c.refused)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"regexp"
@@ -57,9 +58,20 @@ func lacks(scope string) *problem {
 	return p
 }
 
+type requestIDKey struct{}
+
+// requestID returns the id under which a request is in the log.
+func requestID(ctx context.Context) string {
+	id, _ := ctx.Value(requestIDKey{}).(string) // identified has set it
+	return id
+}
+
+// refuser answers requests that are refused, and logs what is not their fault.
+type refuser struct{ log *slog.Logger }
+
 // refusal turns an error of the service into an answer. part is what of the request a field belongs to: body or query.
 // What is not the request's fault is logged here, and its text stays here.
-func (g *Gateway) refusal(ctx context.Context, part string, err error) *problem {
+func (rf refuser) refusal(ctx context.Context, part string, err error) *problem {
 	var state *crawl.StateError
 	var own *problem
 	var quota *crawl.QuotaError
@@ -87,12 +99,18 @@ func (g *Gateway) refusal(ctx context.Context, part string, err error) *problem 
 		return later(http.StatusServiceUnavailable, "5", err.Error())
 	case unavailable(err):
 		if !errors.Is(err, context.Canceled) { // else it is the client who has gone
-			g.log.WarnContext(ctx, "the database does not answer", "error", err, "request_id", requestID(ctx))
+			rf.log.WarnContext(ctx, "the database does not answer", "error", err, "request_id", requestID(ctx))
 		}
 		return later(http.StatusServiceUnavailable, "1", "the database does not answer: try again")
 	}
-	g.log.ErrorContext(ctx, "a request failed", "error", err, "request_id", requestID(ctx))
-	return newProblem(http.StatusInternalServerError, "this is not your fault: the log has more under this X-Request-Id")
+	rf.log.ErrorContext(ctx, "a request failed", "error", err, "request_id", requestID(ctx))
+	return unexpected()
+}
+
+// unexpected is the answer to what only the log can explain.
+func unexpected() *problem {
+	return newProblem(http.StatusInternalServerError,
+		"this is not your fault: the log has more under this X-Request-Id")
 }
 
 // maxListed is how many fields an answer names: a batch of events can have a thousand problems.
@@ -159,16 +177,16 @@ func unavailable(err error) bool {
 }
 
 // problem answers a request that huma does not serve.
-func (g *Gateway) problem(w http.ResponseWriter, r *http.Request, status int, detail string) {
-	g.write(w, r, newProblem(status, detail))
+func (rf refuser) problem(w http.ResponseWriter, r *http.Request, status int, detail string) {
+	rf.write(w, r, newProblem(status, detail))
 }
 
 // fail answers it with an error of the service or of authentication.
-func (g *Gateway) fail(w http.ResponseWriter, r *http.Request, err error) {
-	g.write(w, r, g.refusal(r.Context(), "query", err))
+func (rf refuser) fail(w http.ResponseWriter, r *http.Request, err error) {
+	rf.write(w, r, rf.refusal(r.Context(), "query", err))
 }
 
-func (g *Gateway) write(w http.ResponseWriter, r *http.Request, p *problem) {
+func (rf refuser) write(w http.ResponseWriter, r *http.Request, p *problem) {
 	for name, values := range p.header {
 		w.Header()[name] = values
 	}
@@ -176,8 +194,14 @@ func (g *Gateway) write(w http.ResponseWriter, r *http.Request, p *problem) {
 	w.WriteHeader(p.Status)
 	redactProblem(&p.ErrorModel)
 	if err := json.NewEncoder(w).Encode(&p.ErrorModel); err != nil {
-		g.log.DebugContext(r.Context(), "the client has gone", "error", err, "request_id", requestID(r.Context()))
+		rf.gone(r, err)
 	}
+}
+
+// gone logs that an answer could not be written.
+func (rf refuser) gone(r *http.Request, err error) {
+	ctx := r.Context()
+	rf.log.DebugContext(ctx, "the client has gone", "error", err, "request_id", requestID(ctx))
 }
 
 // secrets are tokens and tickets by their beginnings, and the secret of one without it: 52 characters of base32, which

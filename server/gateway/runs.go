@@ -36,9 +36,9 @@ func anyObject(doc string) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, Description: doc}
 }
 
-func (g *Gateway) view(r crawl.Run) Run { return Run{r, g.runURL(r.ID) + "/stream"} }
+func (a *api) view(r crawl.Run) Run { return Run{r, a.runURL(r.ID) + "/stream"} }
 
-func (g *Gateway) runURL(id uuid.UUID) string { return g.cfg.PublicURL + "/v1/runs/" + id.String() }
+func (a *api) runURL(id uuid.UUID) string { return a.cfg.PublicURL + "/v1/runs/" + id.String() }
 
 // RunPath is the path parameter of a run, exported because huma looks into exported embedded fields only. One that is
 // no UUID is malformed (400); one that is, but of no run of the tenant, is unknown (404).
@@ -90,38 +90,38 @@ type createReply struct {
 	} `nameHint:"CreatedRun"`
 }
 
-func (g *Gateway) createRun(ctx context.Context, in *createRequest) (*createReply, error) {
+func (a *api) createRun(ctx context.Context, in *createRequest) (*createReply, error) {
 	b := in.Body.Value
 	n := crawl.NewRun{AppPackage: b.AppPackage, DeviceConfig: b.DeviceConfig, Goal: b.Goal, Crawler: b.Crawler,
 		IdempotencyKey: in.Key}
 	if b.MaxSteps != nil {
 		if n.MaxSteps = *b.MaxSteps; n.MaxSteps == 0 { // to the service 0 is "not given", which it was not
-			return nil, g.refusal(ctx, "body",
+			return nil, a.refusal(ctx, "body",
 				&crawl.FieldError{Field: "maxSteps", Problem: "is 0, must be between 1 and 100000"})
 		}
 	}
-	r, created, err := g.cfg.Runs.Create(ctx, principalOf(ctx).Tenant, n)
+	r, created, err := a.cfg.Runs.Create(ctx, principalOf(ctx).Tenant, n)
 	if err != nil {
-		return nil, g.refusal(ctx, "body", err)
+		return nil, a.refusal(ctx, "body", err)
 	}
-	out := &createReply{Location: g.runURL(r.ID)}
+	out := &createReply{Location: a.runURL(r.ID)}
 	if !created {
 		out.Replayed = "true"
 	}
 	out.Body.ID, out.Body.Status, out.Body.CreatedAt, out.Body.StreamURL = r.ID, r.Status, r.CreatedAt,
-		g.runURL(r.ID)+"/stream"
+		a.runURL(r.ID)+"/stream"
 	return out, nil
 }
 
-func (g *Gateway) getRun(ctx context.Context, in *RunPath) (*runReply, error) {
-	if _, err := g.reserve(ctx, 1, runSize); err != nil {
-		return nil, g.refusal(ctx, "path", err)
+func (a *api) getRun(ctx context.Context, in *RunPath) (*runReply, error) {
+	if _, err := a.reserve(ctx, 1, runSize); err != nil {
+		return nil, a.refusal(ctx, "path", err)
 	}
-	r, err := g.cfg.Runs.Get(ctx, principalOf(ctx).Tenant, in.ID)
+	r, err := a.cfg.Runs.Get(ctx, principalOf(ctx).Tenant, in.ID)
 	if err != nil {
-		return nil, g.refusal(ctx, "path", err)
+		return nil, a.refusal(ctx, "path", err)
 	}
-	return &runReply{g.view(r)}, nil
+	return &runReply{a.view(r)}, nil
 }
 
 type listRequest struct {
@@ -138,25 +138,25 @@ type listReply struct {
 	} `nameHint:"RunPage"`
 }
 
-func (g *Gateway) listRuns(ctx context.Context, in *listRequest) (*listReply, error) {
+func (a *api) listRuns(ctx context.Context, in *listRequest) (*listReply, error) {
 	before, err := parseCursor(in.Cursor)
 	if err != nil {
-		return nil, g.refusal(ctx, "query", err)
+		return nil, a.refusal(ctx, "query", err)
 	}
-	room, err := g.reserve(ctx, in.Limit, runSize)
+	room, err := a.reserve(ctx, in.Limit, runSize)
 	if err != nil {
-		return nil, g.refusal(ctx, "query", err)
+		return nil, a.refusal(ctx, "query", err)
 	}
 	f := crawl.RunFilter{Status: in.Status, AppPackage: in.AppPackage, Before: before, Limit: in.Limit}
-	runs, next, err := g.cfg.Runs.List(ctx, principalOf(ctx).Tenant, f)
+	runs, next, err := a.cfg.Runs.List(ctx, principalOf(ctx).Tenant, f)
 	if err != nil {
-		return nil, g.refusal(ctx, "query", err)
+		return nil, a.refusal(ctx, "query", err)
 	}
 	out := &listReply{}
 	out.Body.Items = make([]Run, len(runs))
 	bytes := 0
 	for i, r := range runs {
-		out.Body.Items[i] = g.view(r)
+		out.Body.Items[i] = a.view(r)
 		bytes += r.Size()
 	}
 	room.shrink(int64(bytes))
@@ -164,18 +164,22 @@ func (g *Gateway) listRuns(ctx context.Context, in *listRequest) (*listReply, er
 	return out, nil
 }
 
-func (g *Gateway) routeRuns() {
-	create := g.operation("createRun", http.MethodPost, "/v1/runs", token.Write, http.StatusCreated, "Create a run",
-		`Makes a PENDING run. With an Idempotency-Key that was used before, the answer is the run of that time, as it is now, with the header Idempotency-Replayed; if
-the request was another one, 409. Where too many runs of the tenant wait already, 429: try again when some have started. Crawlers known here: `+strings.Join(g.cfg.Runs.Crawlers(), ", ")+`.`,
-		http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests)
-	huma.Register(g.api, create, g.createRun)
-	huma.Register(g.api, g.operation("getRun", http.MethodGet, "/v1/runs/{id}", token.Read, http.StatusOK, "Show a run",
+func (a *api) routeRuns() {
+	create := a.operation("createRun", http.MethodPost, "/v1/runs", token.Write, http.StatusCreated, "Create a run",
+		`Makes a PENDING run. With an Idempotency-Key that was used before, the answer is the run of that time,
+as it is now, with the header Idempotency-Replayed; if
+the request was another one, 409. Where too many runs of the tenant wait already,
+429: try again when some have started. Crawlers known here: `+
+			strings.Join(a.cfg.Runs.Crawlers(), ", ")+`.`,
+		http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
+		http.StatusTooManyRequests)
+	huma.Register(a.API, create, a.createRun)
+	huma.Register(a.API, a.operation("getRun", http.MethodGet, "/v1/runs/{id}", token.Read, http.StatusOK, "Show a run",
 		"What it is for, how it stands, where its stream is.",
-		http.StatusNotFound, http.StatusTooManyRequests), g.getRun)
-	huma.Register(g.api, g.operation("listRuns", http.MethodGet, "/v1/runs", token.Read, http.StatusOK, "List runs",
-		"The newest first, fewer than asked for where they are large. Runs that are created while one turns the pages do "+
-			"not move the others.", http.StatusTooManyRequests), g.listRuns)
+		http.StatusNotFound, http.StatusTooManyRequests), a.getRun)
+	huma.Register(a.API, a.operation("listRuns", http.MethodGet, "/v1/runs", token.Read, http.StatusOK, "List runs",
+		"The newest first, fewer than asked for where they are large. Runs that are created while one turns the pages "+
+			"do not move the others.", http.StatusTooManyRequests), a.listRuns)
 }
 
 type changeRequest struct {
@@ -194,48 +198,49 @@ type failRequest struct {
 }
 
 // routeChanges registers what moves a run along.
-func (g *Gateway) routeChanges() {
+func (a *api) routeChanges() {
 	operation := func(name string, scope token.Scope, summary, details string) huma.Operation {
-		return g.operation(name+"Run", http.MethodPost, "/v1/runs/{id}/"+name, scope, http.StatusOK, summary, details,
+		return a.operation(name+"Run", http.MethodPost, "/v1/runs/{id}/"+name, scope, http.StatusOK, summary, details,
 			http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
 	change := func(name string, scope token.Scope, summary, details string,
 		do func(context.Context, string, uuid.UUID) (crawl.Run, error)) {
-		huma.Register(g.api, operation(name, scope, summary, details),
-			func(ctx context.Context, in *changeRequest) (*runReply, error) { return g.changed(ctx, in.ID, do) })
+		huma.Register(a.API, operation(name, scope, summary, details),
+			func(ctx context.Context, in *changeRequest) (*runReply, error) { return a.changed(ctx, in.ID, do) })
 	}
 	change("start", token.Write, "Start a run",
-		"Makes a PENDING run RUNNING and appends RUN_STARTED. A RUNNING run is returned as it is; one that has ended: 409.",
-		g.cfg.Runs.Start)
+		"Makes a PENDING run RUNNING and appends RUN_STARTED. A RUNNING run is returned as it is; one that has "+
+			"ended: 409.",
+		a.cfg.Runs.Start)
 	change("complete", token.Write, "Complete a run",
 		"Makes a RUNNING run COMPLETED and appends RUN_COMPLETED. A COMPLETED run is returned as it is; in any other "+
-			"status, or if a worker crawls the run: 409.", g.cfg.Runs.Complete)
+			"status, or if a worker crawls the run: 409.", a.cfg.Runs.Complete)
 	change("cancel", token.Operate, "Cancel a run",
 		"Makes a PENDING or RUNNING run CANCELLED and appends RUN_CANCELLED. A worker that crawls it stops within 5 "+
-			"seconds. A CANCELLED run is returned as it is; one that COMPLETED or FAILED: 400.", g.cancelRun)
+			"seconds. A CANCELLED run is returned as it is; one that COMPLETED or FAILED: 400.", a.cancelRun)
 	fail := operation("fail", token.Write, "Fail a run",
-		"Makes a RUNNING run FAILED and appends RUN_FAILED. A FAILED run is returned as it is, with the error of the first "+
-			"time; in any other status: 409.")
-	huma.Register(g.api, fail, func(ctx context.Context, in *failRequest) (*runReply, error) {
-		return g.changed(ctx, in.ID, func(ctx context.Context, tenant string, id uuid.UUID) (crawl.Run, error) {
-			return g.cfg.Runs.Fail(ctx, tenant, id, in.Body.Value.Error)
+		"Makes a RUNNING run FAILED and appends RUN_FAILED. A FAILED run is returned as it is, with the error of the "+
+			"first time; in any other status: 409.")
+	huma.Register(a.API, fail, func(ctx context.Context, in *failRequest) (*runReply, error) {
+		return a.changed(ctx, in.ID, func(ctx context.Context, tenant string, id uuid.UUID) (crawl.Run, error) {
+			return a.cfg.Runs.Fail(ctx, tenant, id, in.Body.Value.Error)
 		})
 	})
 }
 
-func (g *Gateway) changed(
+func (a *api) changed(
 	ctx context.Context, id uuid.UUID, do func(context.Context, string, uuid.UUID) (crawl.Run, error),
 ) (*runReply, error) {
 	r, err := do(ctx, principalOf(ctx).Tenant, id)
 	if err != nil {
-		return nil, g.refusal(ctx, "body", workers(err))
+		return nil, a.refusal(ctx, "body", workers(err))
 	}
-	return &runReply{g.view(r)}, nil
+	return &runReply{a.view(r)}, nil
 }
 
 // cancelRun answers 400 where the others answer 409: the API that the seeds belong to does.
-func (g *Gateway) cancelRun(ctx context.Context, tenant string, id uuid.UUID) (crawl.Run, error) {
-	r, err := g.cfg.Runs.Cancel(ctx, tenant, id)
+func (a *api) cancelRun(ctx context.Context, tenant string, id uuid.UUID) (crawl.Run, error) {
+	r, err := a.cfg.Runs.Cancel(ctx, tenant, id)
 	if state, ok := errors.AsType[*crawl.StateError](err); ok {
 		return r, newProblem(http.StatusBadRequest, state.Error())
 	}

@@ -1,17 +1,23 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/sse"
 	"github.com/outboxrelay/outbox/server/stream"
+	"github.com/outboxrelay/outbox/server/token"
 )
 
 // runTopic begins a topic that is a run: its channel's name in FR-005.
@@ -30,55 +36,155 @@ type streaming struct {
 }
 
 // streamRun serves GET /v1/runs/{id}/stream.
-func (g *Gateway) streamRun(w http.ResponseWriter, r *http.Request) {
+func (s *streams) streamRun(w http.ResponseWriter, r *http.Request) {
 	want, err := runParameters(r)
-	g.open(w, r, want, err)
+	s.open(w, r, want, err)
 }
 
 // streamTopics serves GET /v1/stream.
-func (g *Gateway) streamTopics(w http.ResponseWriter, r *http.Request) {
-	want, err := g.topicsParameters(r)
-	g.open(w, r, want, err)
+func (s *streams) streamTopics(w http.ResponseWriter, r *http.Request) {
+	want, err := s.topicsParameters(r)
+	s.open(w, r, want, err)
 }
 
-func (g *Gateway) open(w http.ResponseWriter, r *http.Request, want streaming, invalid error) {
-	who, ok := g.streamer(w, r, invalid)
+func (s *streams) open(w http.ResponseWriter, r *http.Request, want streaming, invalid error) {
+	who, ok := s.streamer(w, r, invalid)
 	if !ok {
 		return
 	}
-	c := &connection{g: g, payloadOnly: want.payloadOnly, tenant: who.Tenant, token: who.Token}
+	c := &connection{cfg: &s.cfg.Streams, counts: &s.counts, payloadOnly: want.payloadOnly, tenant: who.Tenant,
+		token: who.Token}
 	if !want.single {
 		c.vector = []int64{want.list}
 	}
 	over := true // all are runs that have ended, and the client has all of them
 	for i, topic := range want.topics {
-		s := stream.Start{Source: stream.Source{Tenant: who.Tenant, Topic: topic.name}, Now: want.after == nil}
+		start := stream.Start{Source: stream.Source{Tenant: who.Tenant, Topic: topic.name}, Now: want.after == nil}
 		if want.after != nil {
-			s.After = want.after[i]
+			start.After = want.after[i]
 		}
 		end := ending{}
 		if topic.isRun {
-			run, err := g.run(r.Context(), who.Tenant, topic.run)
+			run, err := s.run(r.Context(), who.Tenant, topic.run)
 			if err != nil {
-				g.fail(w, r, err)
+				s.fail(w, r, err)
 				return
 			}
-			if s.After > run.LastSeq {
-				g.problem(w, r, http.StatusBadRequest, beyond(s.After, run))
+			if start.After > run.LastSeq {
+				s.problem(w, r, http.StatusBadRequest, beyond(start.After, run))
 				return
 			}
-			s.Source, s.Now = stream.Source{Tenant: who.Tenant, Run: topic.run}, false
+			start.Source, start.Now = stream.Source{Tenant: who.Tenant, Run: topic.run}, false
 			end = ending{known: run.Status.Ended(), last: run.LastSeq}
-			end.reached = end.known && s.After == run.LastSeq
+			end.reached = end.known && start.After == run.LastSeq
 		}
 		over = over && end.reached
-		c.starts, c.ends, c.topics = append(c.starts, s), append(c.ends, end), append(c.topics, topic.name)
+		c.starts, c.ends, c.topics = append(c.starts, start), append(c.ends, end), append(c.topics, topic.name)
 	}
 	if over {
 		w.WriteHeader(http.StatusNoContent) // tells an EventSource not to come back
 		return
 	}
-	c.serve(w, r)
+	s.serve(c, w, r)
+}
+
+// eventStream is the content type of a stream.
+const eventStream = "text/event-stream"
+
+// streamer returns who may open a stream, or answers why not. invalid is what is wrong with the stream's own
+// parameters: a ticket, which is good for one stream, is not used up by a request that opens none.
+func (s *streams) streamer(w http.ResponseWriter, r *http.Request, invalid error) (who token.Principal, ok bool) {
+	switch {
+	case r.ContentLength != 0:
+		// net/http would read it before it sends anything, for as long as it takes.
+		w.Header().Set("Connection", "close")
+		s.problem(w, r, http.StatusBadRequest, "a stream takes no body")
+		return token.Principal{}, false
+	case invalid != nil:
+		s.problem(w, r, http.StatusBadRequest, invalid.Error())
+		return token.Principal{}, false
+	case r.Method == http.MethodHead: // GET's pattern takes it too
+		w.Header().Set("Content-Type", eventStream)
+		return token.Principal{}, false
+	}
+	var err error
+	aside(func() { who, err = s.principal(r) })
+	note(w, who, err)
+	if err != nil {
+		s.fail(w, r, err)
+		return token.Principal{}, false
+	}
+	return who, s.may(w, r, who, token.Read)
+}
+
+// known refuses a query with a parameter that is neither one of parameters nor one of all streams: one that is misspelt
+// would not fail, but stream from the beginning.
+func known(query url.Values, parameters ...string) error {
+	for name := range query {
+		if !slices.Contains(parameters, name) &&
+			!slices.Contains([]string{"lastEventId", "fromSeq", "envelope", ticketScheme}, name) {
+			return fmt.Errorf("query.%.40s is no parameter of this stream", redacted(name))
+		}
+	}
+	return nil
+}
+
+// run looks a run up, in the time that a request of the API has.
+func (s *streams) run(ctx context.Context, tenant string, id uuid.UUID) (run crawl.Run, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	aside(func() { run, err = s.cfg.Runs.Get(ctx, tenant, id) })
+	return run, err
+}
+
+// beyond tells a client that it has seen what the run does not have.
+func beyond(after int64, run crawl.Run) string {
+	return fmt.Sprintf("the last event id is %d, but run %s has only %d events: begin again without one", after, run.ID,
+		run.LastSeq)
+}
+
+// serve streams until all sources have ended, the client goes away or is too slow, or the connection is to end.
+func (s *streams) serve(c *connection, w http.ResponseWriter, r *http.Request) {
+	ctx := r.Context()
+	c.w, c.rc = w, http.NewResponseController(w)
+	if refused := s.connections.admit(c, c.tenant, c.starts); refused != "" {
+		s.counts.refused.Add(1)
+		w.Header().Set("Retry-After", "5")
+		s.problem(w, r, http.StatusTooManyRequests, refused)
+		return
+	}
+	defer s.connections.gone(c, c.tenant, c.starts)
+	h := w.Header()
+	h.Set("Content-Type", eventStream)
+	h.Set("Cache-Control", "no-store, no-transform")
+	h.Set("X-Accel-Buffering", "no")
+	reader, err := s.cfg.Hub.Open(ctx, c.starts...)
+	if err != nil {
+		return // the client has gone
+	}
+	defer reader.Close()
+	if c.reader.Store(reader); c.ending.Load() {
+		reader.End() // end was called before there was one
+	}
+	w.WriteHeader(http.StatusOK)
+	c.until = time.Now().Add(jitter(s.cfg.Streams.MaxAge, 0.2))
+	err = c.stream(ctx, reader)
+	if err == nil {
+		err = c.limit() // net/http writes the end of the response, and the time of the last write may be over
+	}
+	if err != nil {
+		// The status has been sent: what is left is to end the response in the middle, which a client takes for a lost
+		// connection.
+		if errors.Is(err, errSlow) {
+			s.counts.slow.Add(1)
+		}
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// jitter returns d, give or take up to a part of it.
+func jitter(d time.Duration, part float64) time.Duration {
+	return d + time.Duration((2*rand.Float64()-1)*part*float64(d))
 }
 
 func runParameters(r *http.Request) (want streaming, err error) {
@@ -101,13 +207,13 @@ func runParameters(r *http.Request) (want streaming, err error) {
 	return want, nil
 }
 
-func (g *Gateway) topicsParameters(r *http.Request) (want streaming, err error) {
+func (s *streams) topicsParameters(r *http.Request) (want streaming, err error) {
 	query := r.URL.Query()
 	if err = known(query, "topics"); err == nil {
 		want.payloadOnly, err = envelope(query)
 	}
 	if err == nil {
-		want.topics, err = g.parseTopics(query)
+		want.topics, err = s.parseTopics(query)
 	}
 	if err != nil {
 		return want, err
@@ -140,9 +246,9 @@ type topic struct {
 }
 
 // parseTopics reads ?topics=a,b, which may be given several times.
-func (g *Gateway) parseTopics(query url.Values) ([]topic, error) {
+func (s *streams) parseTopics(query url.Values) ([]topic, error) {
 	names := strings.Split(strings.Join(query["topics"], ","), ",")
-	if limit := g.streams.cfg.MaxTopics; len(names) > limit {
+	if limit := s.cfg.Streams.MaxTopics; len(names) > limit {
 		return nil, fmt.Errorf("topics: at most %d", limit)
 	}
 	topics, seen := make([]topic, 0, len(names)), map[string]bool{}
@@ -158,17 +264,18 @@ func (g *Gateway) parseTopics(query url.Values) ([]topic, error) {
 			return nil, errors.New("topics: a topic has no control characters")
 		case strings.Contains(name, "*"):
 			return nil,
-				errors.New("topics: a stream takes no patterns: name each topic, such as topics=order.placed,order.shipped")
+				errors.New("topics: a stream takes no patterns: name each topic, " +
+					"such as topics=order.placed,order.shipped")
 		case t.isRun:
 			var err error
 			if t.run, err = uuid.Parse(text); err != nil {
 				return nil, errors.New("topics: run: is followed by the id of a run, a UUID")
 			}
 			t.name = runTopic + t.run.String()
-		case g.cfg.RunsOnly:
+		case s.cfg.RunsOnly:
 			return nil,
-				errors.New("topics: only runs (run:ID) can be streamed here: the relay publishes bare payloads (--envelope " +
-					"payload), which do not say whose they are")
+				errors.New("topics: only runs (run:ID) can be streamed here: the relay publishes bare payloads " +
+					"(--envelope payload), which do not say whose they are")
 		}
 		if seen[t.name] {
 			return nil, errors.New("topics: one is given twice")

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/outboxrelay/outbox/server/crawl"
@@ -21,44 +22,42 @@ const writeSize = 16 << 10
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, writeSize+writeSize/4); return &b }}
 
-// serve streams until all sources have ended, the client goes away or is too slow, or the connection is to end.
-func (c *connection) serve(w http.ResponseWriter, r *http.Request) {
-	ctx := r.Context()
-	c.w, c.rc = w, http.NewResponseController(w)
-	streams := c.g.streams
-	if refused := streams.connections.admit(c, c.tenant, c.starts); refused != "" {
-		streams.refused.Add(1)
-		w.Header().Set("Retry-After", "5")
-		c.g.problem(w, r, http.StatusTooManyRequests, refused)
-		return
+// counts are of all connections since the process began.
+type counts struct{ sent, slow, refused atomic.Int64 }
+
+// connection is one client's stream. It holds no buffer while there is nothing to send: most connections of a process
+// wait.
+type connection struct {
+	cfg         *StreamConfig
+	counts      *counts
+	tenant      string
+	token       string // id of the one that opened it; "": authentication is off
+	starts      []stream.Start
+	ends        []ending
+	payloadOnly bool
+	vector      []int64  // of a stream with topics: its cursor is vector[0], then the place in each
+	topics      []string // of such a stream
+
+	w      http.ResponseWriter
+	rc     *http.ResponseController
+	until  time.Time
+	reader atomic.Pointer[stream.Reader] // nil until it is open
+	ending atomic.Bool
+}
+
+// end makes the connection end after what it is sending.
+func (c *connection) end() {
+	c.ending.Store(true)
+	if reader := c.reader.Load(); reader != nil {
+		reader.End()
 	}
-	defer streams.connections.gone(c, c.tenant, c.starts)
-	h := w.Header()
-	h.Set("Content-Type", eventStream)
-	h.Set("Cache-Control", "no-store, no-transform")
-	h.Set("X-Accel-Buffering", "no")
-	reader, err := c.g.cfg.Hub.Open(ctx, c.starts...)
-	if err != nil {
-		return // the client has gone
-	}
-	defer reader.Close()
-	if c.reader.Store(reader); c.ending.Load() {
-		reader.End() // end was called before there was one
-	}
-	w.WriteHeader(http.StatusOK)
-	c.until = time.Now().Add(jitter(streams.cfg.MaxAge, 0.2))
-	err = c.stream(ctx, reader)
-	if err == nil {
-		err = c.limit() // net/http writes the end of the response, and the time of the last write may be over
-	}
-	if err != nil {
-		// The status has been sent: what is left is to end the response in the middle, which a client takes for a lost
-		// connection.
-		if errors.Is(err, errSlow) {
-			streams.slow.Add(1)
-		}
-		panic(http.ErrAbortHandler)
-	}
+}
+
+// ending is what is known of the end of a source.
+type ending struct {
+	known   bool  // it has ended, and last is its last event
+	last    int64 // of a run that ended before the connection began
+	reached bool  // the client has everything
 }
 
 var errSlow = errors.New("the client does not receive")
@@ -72,7 +71,7 @@ func (c *connection) stream(ctx context.Context, reader *stream.Reader) error {
 	}
 	for {
 		var b stream.Batch
-		b, err = reader.Next(ctx, c.g.streams.cfg.Heartbeat)
+		b, err = reader.Next(ctx, c.cfg.Heartbeat)
 		switch {
 		case ctx.Err() != nil, errors.Is(err, stream.ErrEnded):
 			return nil // the client has gone, or the connection is to end
@@ -93,10 +92,11 @@ func (c *connection) due() bool { return c.ending.Load() || time.Now().After(c.u
 
 // greet sends the time to wait before connecting again. That lets the client's EventSource open, too.
 func (c *connection) greet(reader *stream.Reader) error {
-	e := sse.Event{Retry: c.g.streams.cfg.Retry}
+	e := sse.Event{Retry: c.cfg.Retry}
 	e.Retry += time.Duration(rand.Int64N(int64(e.Retry)/2 + 1))
 	if c.vector != nil {
-		e.ID = string(c.cursor(nil, reader.Cursors())) // a client that is cut off before the first event knows where it was
+		// A client that is cut off before the first event knows where it was.
+		e.ID = string(c.cursor(nil, reader.Cursors()))
 	}
 	dst, err := sse.Append(nil, e)
 	if err != nil {
@@ -150,7 +150,7 @@ func (c *connection) send(reader *stream.Reader, b stream.Batch) error {
 			}
 		}
 	}
-	c.g.streams.sent.Add(int64(len(b.Messages)))
+	c.counts.sent.Add(int64(len(b.Messages)))
 	if cap(dst) <= 4*writeSize {
 		*buffer = dst // one that has grown for a large event is not kept
 	}
@@ -198,7 +198,7 @@ func (c *connection) write(b []byte) error {
 
 // limit gives the next write its time.
 func (c *connection) limit() error {
-	if err := c.rc.SetWriteDeadline(time.Now().Add(c.g.streams.cfg.WriteTimeout)); err != nil {
+	if err := c.rc.SetWriteDeadline(time.Now().Add(c.cfg.WriteTimeout)); err != nil {
 		return fmt.Errorf("limit the time of a write: %w", err)
 	}
 	return nil

@@ -2,12 +2,9 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -90,11 +87,11 @@ func (c *connections) refuseTopics(tenant string, sources []stream.Start) (refus
 	case added == 0:
 		return ""
 	case len(followed)+added > c.cfg.MaxTopicsPerTenant:
-		return fmt.Sprintf("%d different topics are followed, and %d more would pass the limit of %d", len(followed), added,
-			c.cfg.MaxTopicsPerTenant)
+		return fmt.Sprintf("%d different topics are followed, and %d more would pass the limit of %d",
+			len(followed), added, c.cfg.MaxTopicsPerTenant)
 	case c.followed+added > c.cfg.MaxTopicsFollowed:
-		return fmt.Sprintf("this server follows %d different topics, and %d more would pass its limit of %d", c.followed,
-			added, c.cfg.MaxTopicsFollowed)
+		return fmt.Sprintf("this server follows %d different topics, and %d more would pass its limit of %d",
+			c.followed, added, c.cfg.MaxTopicsFollowed)
 	}
 	return ""
 }
@@ -163,118 +160,4 @@ func (c *connections) drain(ctx context.Context) {
 	case <-c.empty:
 	case <-ctx.Done():
 	}
-}
-
-// streams is what the stream handlers share.
-type streams struct {
-	cfg           StreamConfig
-	connections   *connections
-	sent          atomic.Int64
-	slow, refused atomic.Int64
-}
-
-func newStreams(cfg StreamConfig) *streams {
-	cfg = cfg.withDefaults()
-	return &streams{cfg: cfg, connections: newConnections(cfg)}
-}
-
-// connection is one client's stream. It holds no buffer while there is nothing to send: most connections of a process
-// wait.
-type connection struct {
-	g           *Gateway
-	tenant      string
-	token       string // id of the one that opened it; "": authentication is off
-	starts      []stream.Start
-	ends        []ending
-	payloadOnly bool
-	vector      []int64  // of a stream with topics: its cursor is vector[0], then the place in each
-	topics      []string // of such a stream
-
-	w      http.ResponseWriter
-	rc     *http.ResponseController
-	until  time.Time
-	reader atomic.Pointer[stream.Reader] // nil until it is open
-	ending atomic.Bool
-}
-
-// end makes the connection end after what it is sending.
-func (c *connection) end() {
-	c.ending.Store(true)
-	if reader := c.reader.Load(); reader != nil {
-		reader.End()
-	}
-}
-
-// ending is what is known of the end of a source.
-type ending struct {
-	known   bool  // it has ended, and last is its last event
-	last    int64 // of a run that ended before the connection began
-	reached bool  // the client has everything
-}
-
-// Run ends streams whose tokens have expired or were revoked, until ctx ends. Without it they last as long as their
-// connections.
-func (g *Gateway) Run(ctx context.Context) error {
-	if g.cfg.Auth == nil {
-		<-ctx.Done()
-		return nil
-	}
-	timer := time.NewTicker(g.streams.cfg.TokenCheck)
-	defer timer.Stop()
-	failing := false
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-		}
-		err := g.checkTokens(ctx)
-		if err != nil && !failing && ctx.Err() == nil {
-			g.log.WarnContext(ctx, "cannot ask which tokens of open streams are valid still, trying again", "error", err)
-		}
-		failing = err != nil
-	}
-}
-
-// tokensAtOnce bounds one question.
-const tokensAtOnce = 1000
-
-// checkTokens asks for all tokens with open streams, and ends the streams of those that are not valid any more.
-func (g *Gateway) checkTokens(ctx context.Context) error {
-	open := g.streams.connections.byToken()
-	ids := make([]string, 0, len(open))
-	for id := range open {
-		ids = append(ids, id)
-	}
-	var problems []error
-	for len(ids) > 0 {
-		some := ids[:min(len(ids), tokensAtOnce)]
-		ids = ids[len(some):]
-		valid, err := g.validTokens(ctx, some)
-		if err != nil {
-			problems = append(problems, err)
-			continue
-		}
-		over := make(map[string]bool, len(some))
-		for _, id := range some {
-			over[id] = true
-		}
-		for _, id := range valid {
-			delete(over, id)
-		}
-		for id := range over {
-			g.log.InfoContext(ctx, "ending the streams of a token that is not valid any more", "token", id, "streams",
-				len(open[id]))
-			for _, c := range open[id] {
-				c.end()
-			}
-		}
-	}
-	return errors.Join(problems...)
-}
-
-func (g *Gateway) validTokens(ctx context.Context, ids []string) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, g.streams.cfg.TokenCheck)
-	defer cancel()
-	return g.cfg.Auth.Store.ValidTokens(ctx, ids)
 }
