@@ -195,24 +195,26 @@ func TestRenderRefuses(t *testing.T) {
 // Every file of the stores parses: the words are known, the ends are there, the templates too.
 func TestFilesOfTheStoresParse(t *testing.T) {
 	t.Parallel()
-	for folder, c := range map[string]struct{ pattern, beside string }{
-		"store/postgres": {"sql/*.sql", "internal/store/pgtable"},
-		"store/sqlite":   {"sql/*.sql", "internal/store/sqlitetable"},
-
-		"store/postgres/internal/logtable": {"sql/*.sql", "internal/store/pgtable"},
-		"internal/store/pgcold":            {"sql/*.sql", "internal/store/pgtable"},
-		"internal/store/sqlitecold":        {"sql/*.sql", "internal/store/sqlitetable"},
+	const pattern = "sql/*.sql"
+	for folder, besides := range map[string][]string{
+		"store/postgres":                   {"internal/store/pgtable"},
+		"store/postgres/internal/logtable": {"internal/store/pgtable"},
+		"store/sqlite":                     {"internal/store/sqlitetable"},
+		"internal/store/pgcold":            {"internal/store/cold", "internal/store/pgtable"},
+		"internal/store/sqlitecold":        {"internal/store/cold", "internal/store/sqlitetable"},
+		"server/pgstore":                   nil,
+		"server/sqlitestore":               nil,
 	} {
 		files := os.DirFS("../../../" + folder)
-		if names, err := fs.Glob(files, c.pattern); err != nil || len(names) == 0 {
+		if names, err := fs.Glob(files, pattern); err != nil || len(names) == 0 {
 			t.Fatalf("%s: %d files, %v", folder, len(names), err)
 		}
 		var beside []fs.FS
-		if c.beside != "" {
-			beside = append(beside, os.DirFS("../../../"+c.beside))
+		for _, b := range besides {
+			beside = append(beside, os.DirFS("../../../"+b))
 		}
-		if _, err := Parse(files, c.pattern, beside...); err != nil {
-			t.Error(err)
+		if _, err := Parse(files, pattern, beside...); err != nil {
+			t.Errorf("%s: %v", folder, err)
 		}
 	}
 }

@@ -1,7 +1,7 @@
 -- replay: the delivered events that are chosen, in the order of their positions, from the table and from the archive.
 -- Conditions that nobody asked for are left out. Locks nothing.
 -- Index: that of topics or of the key, where the table has one on delivered rows; it reads the table once otherwise,
--- since no index has the time of delivery (docs/adr/0013).
+-- since no index has the time of delivery (docs/adr/0012).
 WITH newest AS (
     SELECT DISTINCT ON (a.id, a.position) a.row
       FROM outbox_archive a

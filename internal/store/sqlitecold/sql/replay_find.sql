@@ -1,6 +1,6 @@
 -- replay: the delivered events that are chosen, in the order of their positions, from the table and from the archive.
 -- Conditions that nobody asked for are left out. Locks nothing.
--- Index: none has the time of delivery (docs/adr/0013); it reads the table once.
+-- Index: none has the time of delivery (docs/adr/0012); it reads the table once.
 SELECT e.{{.Position}}, e.{{.ID}}, false
   FROM {{.Table}} AS e
  WHERE {{template "replay_chosen" .}}
