@@ -45,8 +45,8 @@ type Command struct {
 	// Append appends what is the value of a delivery to send.
 	Append func(dst []byte, d *outbox.Delivery) []byte
 	// Place returns which call a delivery goes into, and under which of the group's lanes, from 0 to
-	// outbox.LaneCount-1, it is remembered. An error is the delivery's answer. On a single server there is one group; in a Cluster a group is what
-	// shares a slot.
+	// outbox.LaneCount-1, it is remembered. An error is the delivery's answer. On a single server there is one group; in
+	// a Cluster a group is what shares a slot.
 	Place func(d *outbox.Delivery) (group string, lane int, err error)
 	// Scattered says that deliveries of one ordering key may be of several groups.
 	Scattered bool

@@ -28,8 +28,8 @@ type round struct {
 // call is one run of the script.
 type call struct {
 	group      string
-	deliveries []int               // their indexes in the batch
-	lanes      []int               // of KEYS
+	deliveries []int                   // their indexes in the batch
+	lanes      []int                   // of KEYS
 	position   [outbox.LaneCount]uint8 // of a lane in KEYS, from 1
 	about      piece
 	members    []piece // of deliveries
