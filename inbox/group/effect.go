@@ -32,18 +32,29 @@ func (g *Group[Tx]) handle(ctx context.Context, h *handler[Tx], tasks []*task) {
 		defer cancel()
 		results <- g.effects(limited, h, tasks)
 	})
-	var answers []outbox.Result
-	select {
-	case answers = <-results:
-	case <-overdue(limited):
-		answers = make([]outbox.Result, len(tasks))
-		for i := range answers {
-			answers[i].Err = errors.New("the handler does not return")
-		}
-	}
+	answers := answered(limited, results, len(tasks))
 	for i, t := range tasks {
 		t.answer <- g.judge(ctx, limited, answers[i])
 	}
+}
+
+// answered waits for the answers of n tasks, and for grace after the end of the context.
+func answered(ctx context.Context, results <-chan []outbox.Result, n int) []outbox.Result {
+	select {
+	case answers := <-results:
+		return answers
+	case <-ctx.Done():
+	}
+	select {
+	case answers := <-results:
+		return answers
+	case <-time.After(grace):
+	}
+	answers := make([]outbox.Result, n)
+	for i := range answers {
+		answers[i].Err = errors.New("the handler does not return")
+	}
+	return answers
 }
 
 // enter waits until a handler may run, and returns what ends that.
@@ -164,7 +175,7 @@ func (g *Group[Tx]) idOf(d *outbox.Delivery) inbox.ID {
 
 // judge gives an answer the class and the reason that it has in the table.
 func (g *Group[Tx]) judge(ctx, limited context.Context, r outbox.Result) outbox.Result {
-	var unclassed = func() bool { class, _ := outbox.Classify(r.Err); return class == outbox.ClassRetryable }
+	class, _ := outbox.Classify(r.Err)
 	switch {
 	case r.Err == nil && r.Duplicate && g.cfg.DuplicatesDie:
 		return outbox.Result{Err: outbox.Permanent(outbox.Because(outbox.ReasonDuplicateEvent,
@@ -177,15 +188,8 @@ func (g *Group[Tx]) judge(ctx, limited context.Context, r outbox.Result) outbox.
 		r.Err = outbox.Unavailable(fmt.Errorf("%w: %w", context.Cause(ctx), r.Err))
 	case errors.Is(context.Cause(limited), errTimeout):
 		r.Err = outbox.Because(outbox.ReasonHandlerTimeout, fmt.Errorf("%w: %w", errTimeout, r.Err))
-	case unclassed() && errors.Is(r.Err, context.DeadlineExceeded): // of a limit of the handler's own
+	case class == outbox.ClassRetryable && errors.Is(r.Err, context.DeadlineExceeded): // of a limit of the handler's own
 		r.Err = outbox.Because(outbox.ReasonHandlerTimeout, r.Err)
 	}
 	return outbox.Result{Err: r.Err}
-}
-
-// overdue is closed grace after the end of a context.
-func overdue(ctx context.Context) <-chan struct{} {
-	c := make(chan struct{})
-	context.AfterFunc(ctx, func() { time.AfterFunc(grace, func() { close(c) }) })
-	return c
 }

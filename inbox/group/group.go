@@ -151,7 +151,8 @@ func (c *Config) check() (problems []error) {
 }
 
 // Run handles events until ctx ends. It then waits for the handlers that run, for at most the relay's DrainTimeout,
-// hands its lanes over and returns nil. Errors are those of relay.Relay.Run, and problems of the configuration that
+// hands its lanes over and returns nil. A handler that does not return although its context has ended is an error, and
+// is left behind. Errors are those of relay.Relay.Run, and problems of the configuration that
 // only the whole of it shows. A group can be run once.
 func (g *Group[Tx]) Run(ctx context.Context) error {
 	r, err := g.open()
@@ -167,8 +168,23 @@ func (g *Group[Tx]) Run(ctx context.Context) error {
 	err = r.Run(ctx)
 	stop()
 	background.Wait()
-	g.under.Wait()
-	return err
+	return errors.Join(err, g.left())
+}
+
+// left waits for the handlers, which have been told to end.
+func (g *Group[Tx]) left() error {
+	done := make(chan struct{})
+	go func() { // ends with the last of them
+		g.under.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-time.After(grace):
+		return fmt.Errorf("stop group %s: %d handlers do not return, although their contexts have ended", g.cfg.Name,
+			len(g.slots))
+	}
 }
 
 // Health is the relay's, with the group as its sink. Before Run nothing is ready.
