@@ -276,7 +276,11 @@ func replayed(t *testing.T, h Harness) {
 	run(t, g)
 	until(t, "a letter", func() bool { return h.count(t, "job_dlq") == 1 })
 	cured.Store(true)
-	done, err := deadletter.Replay(t.Context(), h.Letters(t), deadletter.ReplayOptions{
+	var layouts []outbox.Layout // what a log's groups owe is in a table that every store of letters knows
+	if h.Layout.KeepsState() {
+		layouts = append(layouts, h.Layout)
+	}
+	done, err := deadletter.Replay(t.Context(), h.Letters(t, layouts...), deadletter.ReplayOptions{
 		Selection: deadletter.Selection{All: true},
 		Operator:  deadletter.Operator{Actor: "somebody", Reason: "there is stock again"},
 	})
