@@ -116,7 +116,7 @@ func givesRunToOneClaimer(t *testing.T, s *suite) {
 func refusesStaleWorker(t *testing.T, s *suite) {
 	r := s.runs(t)
 	r.create(t, demoRun)
-	first := r.claim(t, 300*time.Millisecond)
+	first := r.claim(t, 2*time.Second)
 	id := first.Run.ID
 	step := crawl.Change{From: runningOnly, Events: runEvents(crawl.NodeComplete, crawl.NodeStart), Hold: &first.Hold,
 		Progress: crawl.Progress{Node: "process", State: json.RawMessage(`{"at": 7}`), Steps: 1}}

@@ -72,7 +72,7 @@ func TestServerTakesNothing(t *testing.T) {
 	for name, tt := range map[string]struct{ parameter, says string }{
 		"read-only":    {"&default_transaction_read_only=on", "read-only"},
 		"lock timeout": {"&lock_timeout=10ms", "lock timeout"},
-		"too slow":     {"&statement_timeout=50ms", "statement timeout"},
+		"too slow":     {"&statement_timeout=500ms", "statement timeout"},
 	} {
 		sink := openURL(t, url+tt.parameter, Config{})
 		tx, err := admin.Begin(t.Context())
