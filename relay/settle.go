@@ -324,7 +324,7 @@ func (w *worker) settleLate(hardStop context.Context) {
 	records, batch, owner, results := w.inflight.answered(held)
 	if len(records) > 0 {
 		w.inflight.taken.published(batch, results)
-		w.mode.late(w, batch, results)
+		w.late(w, batch, results)
 		v := w.verdict(records, batch, owner, results, nil, true)
 		began := time.Now()
 		settled, refused, err := w.settle(hardStop, held, v.outcomes)

@@ -24,7 +24,7 @@ type turn struct {
 
 // turn is one claim and, batch by batch, publish and settle; and then a trial of each suspect lane.
 func (w *worker) turn(ctx context.Context, t *turn) (claimed int, err error) {
-	if !w.mode.ready() {
+	if !w.ready() {
 		return 0, nil
 	}
 	if err := w.settleAgain(t.hardStop, t.lanes); err != nil {

@@ -139,7 +139,7 @@ func (p *prepared) on(ctx context.Context, db *sql.DB, text string) (*sql.Stmt, 
 	}
 	kept, there := p.LoadOrStore(text, stmt)
 	if there {
-		_ = stmt.Close()
+		_ = stmt.Close() //nolint:sqlclosecheck // the one that is kept stays open
 	}
 	return kept.(*sql.Stmt), nil
 }
@@ -239,7 +239,7 @@ func answer(ctx context.Context, stmt *sql.Stmt, a store.Ask, args []any) error 
 		_, err := stmt.ExecContext(ctx, args...)
 		return sqlitefile.Explain(err)
 	}
-	rows, err := stmt.QueryContext(ctx, args...)
+	rows, err := stmt.QueryContext(ctx, args...) //nolint:rowserrcheck // Give asks
 	if err != nil {
 		return sqlitefile.Explain(err)
 	}

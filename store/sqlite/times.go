@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"database/sql"
 	"time"
 
 	"github.com/outboxrelay/outbox/internal/store/sqlitetime"
@@ -13,5 +12,3 @@ import (
 func stamp(t time.Time) string { return sqlitetime.Stamp(t) }
 
 func parseTime(s string) (time.Time, error) { return sqlitetime.Parse(s) }
-
-func timePointer(s sql.NullString) (*time.Time, error) { return sqlitetime.ParseNull(s) }

@@ -437,8 +437,8 @@ func (n *next) consumer(e int) {
 }
 
 func (n *next) consumerDies(s *State) bool {
-	s.Budget.Consumers--
-	return s.Budget.Consumers >= 0
+	s.Consumers--
+	return s.Consumers >= 0
 }
 
 // operator replays a dead letter, and the database forgets its last settle in a failover.
