@@ -7,7 +7,6 @@
 package sqlitetime
 
 import (
-	"database/sql"
 	"fmt"
 	"time"
 )
@@ -28,18 +27,6 @@ func Parse(s string) (time.Time, error) {
 		}
 	}
 	return time.Time{}, fmt.Errorf("read time %q: want the form %s", s, Form)
-}
-
-// ParseNull is Parse for a column that may be NULL.
-func ParseNull(s sql.NullString) (*time.Time, error) {
-	if !s.Valid {
-		return nil, nil
-	}
-	t, err := Parse(s.String)
-	if err != nil {
-		return nil, err
-	}
-	return &t, nil
 }
 
 // Farthest is the latest end of a lease that anybody can have asked for. Nothing bounds a lease's time, and others may
