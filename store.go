@@ -117,30 +117,6 @@ type ClaimLimit struct {
 	Destination Template
 }
 
-// HeldBack returns what tells of each record of a claim, asked in their order, whether it is paused or behind one of
-// its key that is. It is nil where nothing is paused.
-func (l *ClaimLimit) HeldBack() func(*Record) bool {
-	if !l.Paused.Parts() {
-		return nil
-	}
-	held := HeldKeys{}
-	return func(rec *Record) bool {
-		if held.Holds(rec) {
-			return true
-		}
-		var destinations []string
-		if len(l.Paused.Destinations) > 0 && rec.Defect == "" {
-			// One without a destination is handed out: it becomes a dead letter.
-			destinations, _ = rec.Outstanding(l.Destination)
-		}
-		if !l.Paused.Holds(rec.Topic, destinations) {
-			return false
-		}
-		held.Hold(rec)
-		return true
-	}
-}
-
 // Record is one undelivered row of an outbox table. AggregateID is its key as consumers see it.
 type Record struct {
 	Event
