@@ -5,7 +5,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -21,8 +20,7 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// parseSQL parses the files once: every statement asks for them.
-var parseSQL = sync.OnceValues(func() (*sqlfile.Set, error) { return sqlfile.Parse(sqlFiles, "sql/*.sql") })
+var files = sqlfile.Folder(sqlFiles)
 
 // Runs are those of a database.
 type Runs struct {
@@ -67,7 +65,7 @@ type database struct{ pgcold.DB }
 func newDatabase(pool *pgxpool.Pool) database { return database{pgcold.DB{Pool: pool}} }
 
 // Statements implements store.Database.
-func (database) Statements() (*sqlfile.Set, error) { return parseSQL() }
+func (database) Statements() (*sqlfile.Set, error) { return files.Set() }
 
 // Refused implements store.Database: what JSON contains, and a text's length or bytes.
 func (database) Refused(err error) (words string, refused bool) {

@@ -28,8 +28,7 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-// parseSQL parses the files once: every statement asks for them.
-var parseSQL = sync.OnceValues(func() (*sqlfile.Set, error) { return sqlfile.Parse(sqlFiles, "sql/*.sql") })
+var files = sqlfile.Folder(sqlFiles)
 
 // Runs are those of a file.
 type Runs struct {
@@ -145,7 +144,7 @@ func (p *prepared) on(ctx context.Context, db *sql.DB, text string) (*sql.Stmt, 
 }
 
 // Statements implements store.Database.
-func (database) Statements() (*sqlfile.Set, error) { return parseSQL() }
+func (database) Statements() (*sqlfile.Set, error) { return files.Set() }
 
 // Refused implements store.Database: the tables' checks, as of a text's length.
 func (database) Refused(err error) (words string, refused bool) {
