@@ -110,7 +110,7 @@ type table struct {
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-var parseSQL = sync.OnceValues(func() (*sqlfile.Set, error) { return sqlfile.Parse(sqlFiles, "sql/*.sql") })
+var files = sqlfile.Folder(sqlFiles)
 
 // keptTables is of how many destinations the statements are kept.
 const keptTables = 1000
@@ -136,15 +136,7 @@ func tableOf(destination string) (t table, err error) {
 	if t.name, err = quote(destination); err != nil {
 		return t, err
 	}
-	set, err := parseSQL()
-	if err != nil {
-		return t, err
-	}
-	names := struct{ Table string }{t.name}
-	if t.insert, err = set.Statement("insert", names); err != nil {
-		return t, err
-	}
-	t.create, err = set.Statement("create", names)
+	err = files.Fill(struct{ Table string }{t.name}, map[string]*string{"insert": &t.insert, "create": &t.create})
 	return t, err
 }
 

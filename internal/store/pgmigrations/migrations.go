@@ -18,7 +18,6 @@ import (
 	"io"
 	"io/fs"
 	"slices"
-	"sync"
 
 	"github.com/jackc/pgx/v5"
 
@@ -35,7 +34,7 @@ var (
 
 var embedded = migration.Files{Files: files}
 
-var parseSQL = sync.OnceValues(func() (*sqlfile.Set, error) { return sqlfile.Parse(sqlFiles, "sql/*.sql") })
+var statements = sqlfile.Folder(sqlFiles)
 
 // Sets are the known migration sets in the order in which they are applied. Treat it as a constant.
 var Sets = migration.Sets
@@ -53,11 +52,7 @@ func Print(w io.Writer, sets ...string) error { return embedded.Print(w, sets...
 
 // statement fills a file of sql/ in, without its head. What can go wrong with that is a broken build.
 func statement(name string, values any) string {
-	set, err := parseSQL()
-	if err != nil {
-		panic("migrations: " + err.Error())
-	}
-	text, err := set.Statement(name, values)
+	text, err := statements.Statement(name, values)
 	if err != nil {
 		panic("migrations: " + err.Error())
 	}
