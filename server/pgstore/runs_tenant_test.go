@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -151,11 +152,17 @@ func TestPlans(t *testing.T) {
 	} {
 		exec(t, super, fill)
 	}
+	// Of the run that storetest makes the planner knows no events, and all indexes that begin with its id are as good.
+	long := query[uuid.UUID](t, super, "SELECT crawl_id FROM crawl_events LIMIT 1")
 	explained := func(pool *pgxpool.Pool) storetest.Explained {
 		return storetest.Explained{Database: newDatabase(pool), Explain: func(statement string, args []any) string {
 			if !strings.Contains(statement, "FROM") && !strings.Contains(statement, "INSERT") &&
 				!strings.Contains(statement, "UPDATE") {
 				return ""
+			}
+			if strings.Contains(statement, "event_id = ANY") {
+				args = slices.Clone(args)
+				args[slices.IndexFunc(args, func(a any) bool { _, is := a.(uuid.UUID); return is })] = long
 			}
 			plan := ""
 			if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
