@@ -116,16 +116,20 @@ func everybody(t *testing.T, o *old, write string) {
 		}
 	})
 	var replayed, discarded atomic.Int64
+	late := time.Now().Add(time.Minute)
+	storming := func() bool { // until each operator has met something
+		return storm.Err() == nil || (replayed.Load() == 0 || discarded.Load() == 0) && time.Now().Before(late)
+	}
 	for _, f := range []deadletter.Filter{{}, {Destination: destinations[0]}} {
 		wild.Go(func() {
-			for storm.Err() == nil {
+			for storming() {
 				replayed.Add(int64(replay(f)))
 				time.Sleep(10 * time.Millisecond)
 			}
 		})
 	}
 	wild.Go(func() {
-		for storm.Err() == nil {
+		for storming() {
 			n, err := letters.DiscardPage(t.Context(), deadletter.Selection{}, by, 3)
 			if err != nil {
 				t.Error(err)
@@ -137,7 +141,7 @@ func everybody(t *testing.T, o *old, write string) {
 	var mu sync.Mutex
 	var written []uuid.UUID
 	wild.Go(func() {
-		for storm.Err() == nil {
+		for storming() {
 			ids := queryIDs(t, o, write)
 			mu.Lock()
 			written = append(written, ids...)
