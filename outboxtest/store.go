@@ -28,8 +28,8 @@ type StoreFeatures struct {
 	LogTables bool
 	// StoresBytes: a payload comes back byte for byte as it was written. Without it, as the same JSON value.
 	StoresBytes bool
-	// EngineOnly leaves out what people see and do, the dead letters: for a second way to a database that passes the
-	// whole suite by the first. Its harness needs neither Letters nor Jobs.
+	// EngineOnly leaves out what people see and do, the dead letters, and the other settle modes: for a second way to a
+	// database that passes the whole suite by the first. Its harness needs neither Letters nor Jobs.
 	EngineOnly bool
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/tabletest"
 )
 
-// StoreSuite runs the contract of a store against databases made by newHarness, one a test. What a relay and
-// a writer ask runs with tables in settle mode mark and delete, and what a settle does with archive too; and with a log
-// in the place of outbox_events, where the store has one. All tests run in parallel, so they begin when the caller's
+// StoreSuite runs the contract of a store against databases made by newHarness, one a test. What a relay and a writer
+// ask runs with tables in settle mode mark, and with a log in the place of outbox_events, where the store has one. What
+// follows a settle runs in mode delete too, and the settle itself in mode archive. All tests run in parallel, so they begin when the caller's
 // test returns: what they share is freed by t.Cleanup. Two stores that pass it show the same list of names, but for
 // what one of them declares to lack.
 func StoreSuite(t *testing.T, features StoreFeatures, newHarness func(t *testing.T) StoreHarness) {
@@ -21,12 +21,13 @@ func StoreSuite(t *testing.T, features StoreFeatures, newHarness func(t *testing
 		tests  []storeTest
 	}{
 		{"engine", outbox.SettleMark, outbox.OutboxEvents(), engineTests()},
-		{"engine", outbox.SettleDelete, outbox.OutboxEvents(), engineTests()},
+		{"engine", outbox.SettleDelete, outbox.OutboxEvents(),
+			slices.Concat(settleTests(), relayTests(), routeTests())},
 		{"engine", outbox.SettleArchive, outbox.OutboxEvents(), settleTests()},
 		{"engine", "", outbox.OutboxLog(), engineTests()},
 		{"letters", outbox.SettleMark, outbox.OutboxEvents(), letterTests()},
 	} {
-		if features.EngineOnly && area.name != "engine" {
+		if features.EngineOnly && (area.name != "engine" || area.mode != "" && area.mode != outbox.SettleMark) {
 			continue
 		}
 		name := area.name

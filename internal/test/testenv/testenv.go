@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // cleanupLimit bounds what is done after a test, whose own context has ended by then.
@@ -39,6 +40,7 @@ const cleanupLimit = 30 * time.Second
 var shared struct {
 	sync.Mutex
 	server    *Postgres
+	admin     *pgxpool.Pool // makes and drops databases: a connection costs more than either
 	databases atomic.Int64
 	prepared  map[string]bool
 	strategy  string // of CREATE DATABASE
@@ -57,6 +59,7 @@ func Main(m *testing.M) {
 	if shared.server == nil {
 		return
 	}
+	shared.admin.Close()
 	if err := shared.server.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "testenv:", err)
 	}
@@ -95,7 +98,7 @@ func Prepared(t testing.TB, name string, prepare func(ctx context.Context, datab
 	shared.Lock()
 	defer shared.Unlock() // and so no copy is made of half a preparation
 	if !shared.prepared[name] {
-		if err := server.exec(t.Context(), "CREATE DATABASE "+template+" TEMPLATE template0"); err != nil {
+		if _, err := shared.admin.Exec(t.Context(), "CREATE DATABASE "+template+" TEMPLATE template0"); err != nil {
 			t.Fatalf("create database: %v", err)
 		}
 		if err := prepare(t.Context(), server.URL(template)); err != nil {
@@ -124,13 +127,13 @@ func nameOf(t testing.TB, databaseURL string) string {
 func database(t testing.TB, server *Postgres, template string) string {
 	t.Helper()
 	name := fmt.Sprintf("test_%d", shared.databases.Add(1))
-	if err := server.exec(t.Context(), "CREATE DATABASE "+name+" TEMPLATE "+template+shared.strategy); err != nil {
+	if _, err := shared.admin.Exec(t.Context(), "CREATE DATABASE "+name+" TEMPLATE "+template+shared.strategy); err != nil {
 		t.Fatalf("create database: %v", err)
 	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), cleanupLimit)
 		defer cancel()
-		if err := server.exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+		if _, err := shared.admin.Exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
 			t.Errorf("drop database: %v", err)
 		}
 	})
@@ -169,6 +172,9 @@ func sharedPostgres(t testing.TB) *Postgres {
 			t.Fatal(err)
 		}
 		if shared.strategy, err = server.strategy(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if shared.admin, err = pgxpool.New(context.Background(), server.URL("postgres")); err != nil {
 			t.Fatal(err)
 		}
 		shared.server, shared.prepared = server, map[string]bool{}
