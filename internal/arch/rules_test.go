@@ -72,6 +72,7 @@ var layers = []layer{
 	{"internal/test/sinktest", 4, "what is asked of any sink and driver, so it can name none"},
 	{"internal/test/inboxtest", 3, "a suite that runs against any inbox, so it can name none"},
 	{"internal/test/grouptest", 6, "a suite that runs against any database, so it can name none"},
+	{"internal/test/tracetest", 6, "runs of relays on any database, for the model, so it can name none"},
 	{"internal/test/model", 0, "the protocol by itself; it knows no code"},
 	{"internal/test/pgtest", 6, "store/postgres as the suites ask for it"},
 	{"internal/test/sqlitetest", 6, "as internal/test/pgtest, for store/sqlite"},

@@ -7,6 +7,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/pgtest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tracetest"
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
@@ -31,5 +32,14 @@ func TestStoreSuiteThroughPooler(t *testing.T) {
 	migrated := newDatabase(t, append(pgmigrations.Sets, "log")...)
 	outboxtest.StoreSuite(t, pooled, func(t *testing.T) outboxtest.StoreHarness {
 		return pgtest.Harness(t, through(testenv.CopyOf(t, migrated))).StoreHarness
+	})
+}
+
+// What relays do to the database is a run of the protocol's model.
+func TestTraces(t *testing.T) {
+	t.Parallel()
+	migrated := newDatabase(t)
+	tracetest.Suite(t, func(t *testing.T) outboxtest.StoreHarness {
+		return pgtest.Harness(t, testenv.CopyOf(t, migrated)).StoreHarness
 	})
 }

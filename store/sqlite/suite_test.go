@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/outboxrelay/outbox/internal/test/sqlitetest"
+	"github.com/outboxrelay/outbox/internal/test/tracetest"
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
@@ -12,4 +13,11 @@ func TestStoreSuite(t *testing.T) {
 	file := sqlitetest.Files(t)
 	outboxtest.StoreSuite(t, outboxtest.StoreFeatures{StoresBytes: true, SurvivesErrors: true},
 		func(t *testing.T) outboxtest.StoreHarness { return sqlitetest.Harness(file(t)) })
+}
+
+// What relays do to the database is a run of the protocol's model.
+func TestTraces(t *testing.T) {
+	t.Parallel()
+	file := sqlitetest.Files(t)
+	tracetest.Suite(t, func(t *testing.T) outboxtest.StoreHarness { return sqlitetest.Harness(file(t)) })
 }

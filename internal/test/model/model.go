@@ -305,7 +305,11 @@ func (n *next) publish(r, l int) {
 			s.Failures--
 			n.stop(&s, r, l, e, unknown)
 			n.add(s, "no answer", r, keyOf[e], e)
-			if s = n.from; !s.took(e) { // one that the sink has it calls a copy, and does not refuse
+			s = n.from
+			s.Failures--
+			n.stop(&s, r, l, e, unsettled)
+			n.add(s, "cut", r, keyOf[e], e) // the time of the call is over before this one is begun
+			if s = n.from; !s.took(e) {     // one that the sink has it calls a copy, and does not refuse
 				s.Failures--
 				n.stop(&s, r, l, e, failed)
 				n.add(s, "refusal", r, keyOf[e], e)
