@@ -42,7 +42,7 @@ func Suite(t *testing.T, open func(t *testing.T) outboxtest.StoreHarness) {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
 				s := &system{t: t, harness: open(t), random: rand.New(rand.NewPCG(seed, 0)), taken: map[uuid.UUID]int{},
-					dies: 1 + int(seed%2), poison: int(seed % 3)}
+					dies: 1 + int(seed%2), poison: int(seed % 3), sleeps: sleep(seed / 2 % 3)}
 				trace := s.run()
 				names, err := model.Accept(trace, true)
 				if err != nil {

@@ -29,10 +29,19 @@ type system struct {
 	lanes  [2]int16          // of the keys, as the rows have them
 	taken  map[uuid.UUID]int // by the sink: generations
 	seen   []seen
-	slept  bool
+	sleeps sleep // what is still to come
 	dies   int // the process that publishes so many messages from here on dies with the last; 0: it has
 	poison int // the event that is refused until it is replayed
 }
+
+// sleep is where a process stops until its lease has lapsed, as one does that SIGSTOP meets.
+type sleep int
+
+const (
+	awake sleep = iota
+	behindClaim
+	beforeSettle
+)
 
 // seen is a step with the lane's number and epoch, as the database has them.
 type seen struct {
@@ -136,29 +145,39 @@ func (p *process) Mark(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane
 	return p.do(func() error { return p.Store.Mark(ctx, owner, lanes) })
 }
 
-// Claim sleeps once, behind its answer, until the lease has lapsed.
 func (p *process) Claim(
 	ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit,
 ) (records []*outbox.Record, err error) {
-	sleep := false
 	err = p.do(func() error {
 		records, err = p.Store.Claim(ctx, lanes, limit)
 		for _, rec := range records {
 			p.lanes[p.key(rec.ID)] = rec.Lane
 		}
-		sleep = len(records) > 0 && !p.slept && p.random.IntN(3) == 0
-		p.slept = p.slept || sleep
 		return err
 	})
-	if sleep {
-		time.Sleep(2 * leaseTTL)
+	if len(records) > 0 {
+		p.sleep(behindClaim)
 	}
 	return records, err
+}
+
+// sleep sleeps if it is to be here, and has not been yet.
+func (p *process) sleep(here sleep) {
+	p.Lock()
+	now := p.sleeps == here
+	if now {
+		p.sleeps = awake
+	}
+	p.Unlock()
+	if now {
+		time.Sleep(2 * leaseTTL)
+	}
 }
 
 func (p *process) Settle(
 	ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome,
 ) (settled outbox.Settled, err error) {
+	p.sleep(beforeSettle)
 	err = p.do(func() error {
 		before := p.rows()
 		settled, err = p.Store.Settle(ctx, owner, lanes, outcomes)
