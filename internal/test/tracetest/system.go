@@ -30,8 +30,8 @@ type system struct {
 	taken  map[uuid.UUID]int // by the sink: generations
 	seen   []seen
 	sleeps sleep // what is still to come
-	dies   int // the process that publishes so many messages from here on dies with the last; 0: it has
-	poison int // the event that is refused until it is replayed
+	dies   int   // the process that publishes so many messages from here on dies with the last; 0: it has
+	poison int   // the event that is refused until it is replayed
 }
 
 // sleep is where a process stops until its lease has lapsed, as one does that SIGSTOP meets.
