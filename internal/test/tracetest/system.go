@@ -162,7 +162,7 @@ func (p *process) Claim(
 }
 
 // sleep sleeps if it is to be here, and has not been yet.
-func (p *process) sleep(here sleep) {
+func (p *process) sleep(here sleep) (slept bool) {
 	p.Lock()
 	now := p.sleeps == here
 	if now {
@@ -172,12 +172,15 @@ func (p *process) sleep(here sleep) {
 	if now {
 		time.Sleep(2 * leaseTTL)
 	}
+	return now
 }
 
 func (p *process) Settle(
 	ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome,
 ) (settled outbox.Settled, err error) {
-	p.sleep(beforeSettle)
+	if p.sleep(beforeSettle) {
+		ctx = context.WithoutCancel(ctx) // as if the statement was on its way
+	}
 	err = p.do(func() error {
 		before := p.rows()
 		settled, err = p.Store.Settle(ctx, owner, lanes, outcomes)
