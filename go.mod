@@ -74,6 +74,8 @@ require (
 	golang.org/x/term v0.47.0
 )
 
+require github.com/anishathalye/porcupine v1.3.1
+
 require (
 	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
 	github.com/beorn7/perks v1.0.1 // indirect

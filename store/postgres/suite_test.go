@@ -43,3 +43,8 @@ func TestTraces(t *testing.T) {
 		return pgtest.Harness(t, testenv.CopyOf(t, migrated)).StoreHarness
 	})
 }
+
+func TestLeasesAreLinearizable(t *testing.T) {
+	t.Parallel()
+	tracetest.Leases(t, func(t *testing.T) outboxtest.StoreHarness { return pgtest.Harness(t, newDatabase(t)).StoreHarness })
+}

@@ -21,3 +21,9 @@ func TestTraces(t *testing.T) {
 	file := sqlitetest.Files(t)
 	tracetest.Suite(t, func(t *testing.T) outboxtest.StoreHarness { return sqlitetest.Harness(file(t)) })
 }
+
+func TestLeasesAreLinearizable(t *testing.T) {
+	t.Parallel()
+	file := sqlitetest.Files(t)
+	tracetest.Leases(t, func(t *testing.T) outboxtest.StoreHarness { return sqlitetest.Harness(file(t)) })
+}
