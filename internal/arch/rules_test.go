@@ -122,7 +122,7 @@ var importers = []struct {
 	{"sink/*", []string{"internal/app", "internal/endpoint", "examples", "internal/test/integration"},
 		"one place decides which broker is served; adding one touches no other code"},
 	{"relay", []string{"internal/app", "internal/config", "internal/metrics", "outboxtest", "inbox/group",
-		"internal/test/grouptest",
+		"internal/test/grouptest", "internal/test/tracetest",
 		"internal/test/operatetest", "internal/test/integration", "examples"},
 		"producers, stores and sinks compile no engine"},
 	{"internal/test/testenv", nil, "needs servers on the machine and testing in the binary"},

@@ -46,5 +46,7 @@ func TestTraces(t *testing.T) {
 
 func TestLeasesAreLinearizable(t *testing.T) {
 	t.Parallel()
-	tracetest.Leases(t, func(t *testing.T) outboxtest.StoreHarness { return pgtest.Harness(t, newDatabase(t)).StoreHarness })
+	tracetest.Leases(t, func(t *testing.T) outboxtest.StoreHarness {
+		return pgtest.Harness(t, newDatabase(t)).StoreHarness
+	})
 }

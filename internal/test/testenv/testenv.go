@@ -127,7 +127,8 @@ func nameOf(t testing.TB, databaseURL string) string {
 func database(t testing.TB, server *Postgres, template string) string {
 	t.Helper()
 	name := fmt.Sprintf("test_%d", shared.databases.Add(1))
-	if _, err := shared.admin.Exec(t.Context(), "CREATE DATABASE "+name+" TEMPLATE "+template+shared.strategy); err != nil {
+	create := "CREATE DATABASE " + name + " TEMPLATE " + template + shared.strategy
+	if _, err := shared.admin.Exec(t.Context(), create); err != nil {
 		t.Fatalf("create database: %v", err)
 	}
 	t.Cleanup(func() {

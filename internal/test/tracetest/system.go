@@ -58,7 +58,8 @@ func (s *system) note(a model.Action, rows [3]model.Row) {
 // rows asks the database.
 func (s *system) rows() (rows [3]model.Row) {
 	for i, id := range s.events {
-		text := s.harness.Value(s.t, "SELECT status || ' ' || retry_count || ' ' || generation FROM outbox_events WHERE id = ?1", id)
+		text := s.harness.Value(s.t,
+			"SELECT status || ' ' || retry_count || ' ' || generation FROM outbox_events WHERE id = ?1", id)
 		if text == "" {
 			continue
 		}
