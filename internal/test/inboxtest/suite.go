@@ -50,7 +50,7 @@ func Suite(t *testing.T, open func(t *testing.T) Harness) {
 	for name, run := range map[string]func(*testing.T, Harness){
 		"a copy has no effect": copies, "consumers and tenants are apart": apart, "an intent has one effect": intents,
 		"many are remembered at once": many,
-		"another payload is told": payloads, "of many at once one has the effect": atOnce, "turns end and forget": turns,
+		"another payload is told":     payloads, "of many at once one has the effect": atOnce, "turns end and forget": turns,
 		"a claim is one's": claims, "windows are checked": windows,
 	} {
 		t.Run(name, func(t *testing.T) {
