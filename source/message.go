@@ -112,8 +112,8 @@ func (m *Message) structured() (members map[string]json.RawMessage) {
 	return members
 }
 
-// id is that of the message, if it is a UUID; of what else tells a copy a UUID is made. A message that has nothing gets a
-// new one.
+// id is that of the message, if it is a UUID; of what else tells a copy a UUID is made. A message that has nothing
+// gets a new one.
 func (m *Message) id(cfg *Config, source, id string) uuid.UUID {
 	if parsed, err := uuid.Parse(id); err == nil && len(id) == 36 {
 		return parsed
@@ -149,8 +149,8 @@ func fit(name string, most int) string {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(name)))
 }
 
-// unreadable is the event of a message that can be none. Its payload is the body as a JSON string, in base64 where it is
-// no text; or, in short, what is to be said about it. What was read of it stays, if a table takes that.
+// unreadable is the event of a message that can be none. Its payload is the body as a JSON string, in base64 where
+// it is no text; or, in short, what is to be said about it. What was read of it stays, if a table takes that.
 func (m *Message) unreadable(cfg *Config, read outbox.Event, problem string, short bool) outbox.Event {
 	e := outbox.Event{ID: read.ID, Topic: read.Topic, AggregateType: read.AggregateType, AggregateID: read.AggregateID,
 		TenantID: read.TenantID, Source: cfg.Name, Metadata: map[string]any{Unreadable: problem, Place: m.Place}}

@@ -1,8 +1,8 @@
 // Package kafka receives the records of Kafka's topics for package source, as a member of a consumer group.
 //
-// Guaranteed: offsets are committed after the rows. The records of a partition are written in their order, by any number
-// of processes: a member that has lost a partition may still write what it holds of it, and the guard leaves out what
-// another has written. Records of transactions that were aborted are not read.
+// Guaranteed: offsets are committed after the rows. The records of a partition are written in their order, by any
+// number of processes: a member that has lost a partition may still write what it holds of it, and the guard
+// leaves out what another has written. Records of transactions that were aborted are not read.
 //
 // Not guaranteed: the order of a key whose records are in two partitions, such as after partitions were added.
 package kafka

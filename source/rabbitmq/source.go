@@ -1,8 +1,8 @@
 // Package rabbitmq receives the messages of a queue of RabbitMQ for package source.
 //
-// Guaranteed: a message is acknowledged after its row. The messages of the queue are written in their order: it has one
-// consumer at a time, and others wait for their turn. What that one has not acknowledged is in its old place in the queue
-// again before another gets it.
+// Guaranteed: a message is acknowledged after its row. The messages of the queue are written in their order: it
+// has one consumer at a time, and others wait for their turn. What that one has not acknowledged is in its old
+// place in the queue again before another gets it.
 //
 // Not guaranteed: that a message without a message-id is written once. RabbitMQ has nothing else that tells a copy. Nor
 // the order of a queue that is Shared, unless it was declared with x-single-active-consumer.

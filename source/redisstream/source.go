@@ -1,8 +1,8 @@
 // Package redisstream receives the entries of a stream of Redis for package source, as a consumer group.
 //
-// Guaranteed: an entry is acknowledged after its row. The entries of the stream are written in their order, by any number
-// of processes: they are one consumer of the group, and get what is not acknowledged before what is new. An entry that
-// was trimmed before anybody read it, after it had been handed out, is an event that says so.
+// Guaranteed: an entry is acknowledged after its row. The entries of the stream are written in their order, by any
+// number of processes: they are one consumer of the group, and get what is not acknowledged before what is new. An
+// entry that was trimmed before anybody read it, after it had been handed out, is an event that says so.
 //
 // Not guaranteed: what Redis loses when it fails, nor entries that were trimmed before they were handed out. What
 // other consumers of the same group have read is theirs.

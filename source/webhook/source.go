@@ -1,11 +1,12 @@
-// Package webhook receives Standard Webhooks for package source: it is an http.Handler, and the source of what is posted.
+// Package webhook receives Standard Webhooks for package source: it is an http.Handler, and the source of what is
+// posted.
 //
 //	from, err := webhook.New(webhook.Config{Secrets: []string{secret}})
 //	go http.ListenAndServe(":8080", from)
 //	err = source.Run(ctx, from, …)
 //
-// Guaranteed: a request is answered with 204 after the row of its event. What is answered with 503 comes again, and is no
-// second row. Nothing is written whose signature does not fit, or is older than five minutes.
+// Guaranteed: a request is answered with 204 after the row of its event. What is answered with 503 comes again,
+// and is no second row. Nothing is written whose signature does not fit, or is older than five minutes.
 //
 // Not guaranteed: the order of what a sender posts without waiting for the answer. Our sink waits, for each key.
 package webhook

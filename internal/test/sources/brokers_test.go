@@ -3,6 +3,7 @@ package sources
 import (
 	"net"
 	"net/http"
+	"os"
 	"testing"
 	"time"
 
@@ -64,7 +65,7 @@ func kafkaBroker(t *testing.T) broker {
 
 func openKafka(address string) (opened, error) {
 	s, err := kafka.New(kafka.Config{Brokers: []string{address}, Group: "billing", Topics: []string{destination},
-		Options: []kgo.Opt{kgo.InstanceID("one")}}) // it comes back without waiting for the end of its session
+		Options: []kgo.Opt{kgo.InstanceID(os.Getenv(member))}}) // it comes back without waiting for the end of its session
 	if err != nil {
 		return opened{}, err
 	}

@@ -23,6 +23,7 @@ import (
 const (
 	database = "OUTBOX_TEST_DATABASE"
 	server   = "OUTBOX_TEST_SERVER" // the broker's address; of a webhook, the consumer's own
+	member   = "OUTBOX_TEST_MEMBER" // what it is called in a consumer group of Kafka
 	dieAt    = "OUTBOX_TEST_DIE_AT" // the acknowledgement at which the consumer kills itself
 )
 

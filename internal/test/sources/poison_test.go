@@ -22,7 +22,9 @@ import (
 )
 
 // endpoint is a receiver of webhooks in this process, and what its source writes into.
-func endpoint(t *testing.T, url string, cfg webhook.Config) (post func(id, body, secret string) int, pool *pgxpool.Pool) {
+func endpoint(
+	t *testing.T, url string, cfg webhook.Config,
+) (post func(id, body, secret string) int, pool *pgxpool.Pool) {
 	t.Helper()
 	pool, err := pgxpool.New(t.Context(), url)
 	must(t, err)
@@ -73,7 +75,8 @@ func TestDatabaseAway(t *testing.T) {
 	t.Cleanup(func() { _ = server.Stop() })
 	url := server.URL("postgres")
 	must(t, pgmigrations.Up(t.Context(), url, "core", "log"))
-	post, pool := endpoint(t, url, webhook.Config{Secrets: []string{otherSecret, secret}, MaxBody: 100, Wait: 2 * time.Second})
+	post, pool := endpoint(t, url,
+		webhook.Config{Secrets: []string{otherSecret, secret}, MaxBody: 100, Wait: 2 * time.Second})
 	for name, c := range map[string]struct {
 		id, body, secret string
 		want             int
@@ -103,8 +106,8 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
-// What can be no event is one whose payload is a text, and the rest of its batch is written. The same id with another body
-// is another row, of which a group makes a letter.
+// What can be no event is one whose payload is a text, and the rest of its batch is written. The same id with
+// another body is another row, of which a group makes a letter.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	url := testenv.Prepared(t, "log", func(ctx context.Context, url string) error {

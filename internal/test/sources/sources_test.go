@@ -65,33 +65,45 @@ func effectsOnce(t *testing.T, name string, b broker) {
 		events[i] = event(t, i%keys, i/keys)
 	}
 
-	first := start(t, name, url, b, "1")
-	sent := make(chan struct{})
+	first := start(t, name, url, b, "one", "1")
+	sent, done := make(chan struct{}), make(chan struct{})
 	go func() { // an endpoint listens in its own time, and is soon dead
 		defer close(sent)
 		publish(t, b, events[:third])
 	}()
-	died := first.wait()
-	if !killed(died) {
+	if died := first.wait(); !killed(died) {
 		t.Fatalf("the consumer ended with %v, want it killed between commit and acknowledgement", died)
 	}
 	if count("count(*) FROM outbox_log") == 0 {
 		t.Fatal("nothing was committed before the kill")
 	}
-	start(t, name, url, b, "")
+	second := start(t, name, url, b, "one", "")
 	<-sent
 	until(t, "the first events have their effects", func() bool {
 		return count("count(*) FROM effects") == third/keys*(keys-1)
 	})
 	until(t, "messages come again", func() bool { return count("sum(messages) FROM received") > third })
 
+	if b.kill != nil {
+		start(t, name, url, b, "two", "") // shares the work, or waits for its turn
+	}
 	publish(t, b, events[third:2*third])
 	if b.kill != nil {
 		must(t, b.kill())
 		must(t, b.restart())
 	}
-	publish(t, b, events[2*third:])
-	others := func() bool { return count("count(*) FROM effects WHERE key <> '0'") == each*(keys-1) }
+	go func() {
+		defer close(done)
+		publish(t, b, events[2*third:])
+	}()
+	written := count("count(*) FROM outbox_log")
+	until(t, "what was sent since is written", func() bool { return count("count(*) FROM outbox_log") > written })
+	must(t, second.cmd.Process.Kill())
+	if died := second.wait(); !killed(died) {
+		t.Fatalf("the second consumer ended with %v, want it killed", died)
+	}
+	start(t, name, url, b, "one", "")
+	<-done
 	until(t, "the other keys have their effects", others)
 	if n := count("count(*) FROM effects WHERE key = '0'"); n != 0 {
 		t.Fatalf("the key that fails has %d effects", n)
@@ -107,7 +119,8 @@ func effectsOnce(t *testing.T, name string, b broker) {
 			t.Errorf("key %d has the effects %v, want %d in order", key, got, each)
 		}
 	}
-	if rows, letters := count("count(*) FROM outbox_log"), count("count(*) FROM job_dlq"); rows != keys*each || letters > 0 {
+	rows, letters := count("count(*) FROM outbox_log"), count("count(*) FROM job_dlq")
+	if rows != keys*each || letters > 0 {
 		t.Errorf("%d rows of %d events, and %d letters", rows, keys*each, letters)
 	}
 }
@@ -167,9 +180,9 @@ func (p *process) wait() error {
 }
 
 // start starts a consumer, which ends with the test.
-func start(t *testing.T, name, url string, b broker, die string) *process {
+func start(t *testing.T, name, url string, b broker, instance, die string) *process {
 	t.Helper()
-	return run(t, consumer+"="+name, database+"="+url, server+"="+b.address, dieAt+"="+die)
+	return run(t, consumer+"="+name, database+"="+url, server+"="+b.address, member+"="+instance, dieAt+"="+die)
 }
 
 // run starts this binary in another role.
@@ -190,7 +203,7 @@ func run(t *testing.T, settings ...string) *process {
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill() // fails if it has ended
 		<-p.done
-		if t.Failed() {
+		if t.Failed() || testing.Verbose() {
 			t.Logf("the process %s said:\n%s", settings[0], said)
 		}
 	})
