@@ -40,8 +40,7 @@ func (t table) Receive(ctx context.Context) (batch source.Batch, err error) {
 	for len(positions) == 0 && err == nil && ctx.Err() == nil {
 		rows, _ := t.Query(ctx, `SELECT position, event_id::text, coalesce(aggregate_id, ''), occurred_at, payload
 			FROM order_events ORDER BY position LIMIT 100`) // ForEachRow has its error
-		var position int64
-		var id string
+		position, id := int64(0), ""
 		m := source.Message{Channel: "order.placed"}
 		_, err = pgx.ForEachRow(rows, []any{&position, &id, &m.Key, &m.Time, &m.Body}, func() error {
 			m.Place, m.Attributes = fmt.Sprint("order_events/", position), map[string]string{"id": id}

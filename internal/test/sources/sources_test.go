@@ -104,6 +104,7 @@ func effectsOnce(t *testing.T, name string, b broker) {
 	}
 	start(t, name, url, b, "one", "")
 	<-done
+	others := func() bool { return count("count(*) FROM effects WHERE key <> '0'") == each*(keys-1) }
 	until(t, "the other keys have their effects", others)
 	if n := count("count(*) FROM effects WHERE key = '0'"); n != 0 {
 		t.Fatalf("the key that fails has %d effects", n)
