@@ -98,10 +98,15 @@ func (r *run[Tx]) loop(ctx context.Context) error {
 		if err != nil || ctx.Err() != nil {
 			return err
 		}
+		committed := false
 		err = r.again(ctx, "cannot write what was received", func(class outbox.Class) bool {
 			return class == outbox.ClassUnavailable || class == outbox.ClassPostponed
-		}, func() error { return r.tx.Do(ctx, func(tx Tx) error { return r.put(ctx, tx, batch.Messages) }) })
-		if err != nil || ctx.Err() != nil {
+		}, func() error {
+			err := r.tx.Do(ctx, func(tx Tx) error { return r.put(ctx, tx, batch.Messages) })
+			committed = err == nil
+			return err
+		})
+		if !committed {
 			return err
 		}
 		// What is committed is acknowledged, also at the end of ctx. If it fails the messages come again, as copies.

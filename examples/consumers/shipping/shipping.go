@@ -23,8 +23,8 @@ import (
 // placed is what order.placed tells.
 type placed struct{ Order int64 }
 
-// open connects to the service's database, on which outbox migrate up --set core --set log was run, and makes a table of
-// its own there.
+// open connects to the service's database, on which outbox migrate up --set core --set log was run, and makes a
+// table of its own there.
 func open(ctx context.Context, databaseURL string) (*pgxpool.Pool, error) {
 	pool, err := pgxpool.New(ctx, databaseURL)
 	if err != nil {

@@ -93,7 +93,8 @@ func openNATS(address string) (opened, error) {
 }
 
 func redisBroker(t *testing.T) broker {
-	server := testenv.RedisServerWith(t, testenv.RedisConfig{Args: []string{"--appendonly", "yes"}})
+	server := testenv.RedisServerWith(t, testenv.RedisConfig{Args: []string{"--appendonly", "yes",
+		"--appendfsync", "always"}})
 	sink, err := redissink.Open(t.Context(), "redis+stream://"+server.Addr(), redissink.Config{Create: true})
 	return broker{sink: sinkOn(t, sink, err), address: server.Addr(), kill: server.Kill, restart: server.Restart}
 }

@@ -25,6 +25,9 @@ const (
 	keys, each  = 6, 30 // events; the first key fails for a while
 )
 
+// patience is for what other processes do in their own time.
+const patience = time.Minute
+
 // broker is a server that can be killed, and a sink that sends to it.
 type broker struct {
 	sink          outbox.Sink
@@ -104,8 +107,9 @@ func effectsOnce(t *testing.T, name string, b broker) {
 	}
 	start(t, name, url, b, "one", "")
 	<-done
-	others := func() bool { return count("count(*) FROM effects WHERE key <> '0'") == each*(keys-1) }
-	until(t, "the other keys have their effects", others)
+	until(t, "the other keys have their effects", func() bool {
+		return count("count(*) FROM effects WHERE key <> '0'") == each*(keys-1)
+	})
 	if n := count("count(*) FROM effects WHERE key = '0'"); n != 0 {
 		t.Fatalf("the key that fails has %d effects", n)
 	}
@@ -218,7 +222,7 @@ func killed(err error) bool {
 
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); !holds(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("never came true: %s", what)
 		}
