@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -27,11 +28,32 @@ type Message struct {
 	Key     string    // the broker's, "" for none
 	Time    time.Time // the broker's
 	Body    []byte
-	// Attributes are those of a CloudEvent in binary mode, without a prefix, and traceparent and tracestate. An id alone
-	// is the message's.
+	// Attributes are those of a CloudEvent in binary mode, without a prefix, and the trace context. An id alone is the
+	// message's.
 	Attributes map[string]string
 	// Problem says why there is no body to read, "" where there is one.
 	Problem string
+}
+
+// prefixes of headers that are attributes: Kafka's, Redis's and Watermill's; NATS's and HTTP's; AMQP's.
+var prefixes = []string{"ce_", "ce-", "cloudEvents_", "cloudEvents:"}
+
+// Header takes a header as an attribute, if it is one. NATS and HTTP have them percent-encoded.
+func (m *Message) Header(name, value string, encoded bool) {
+	if m.Attributes == nil {
+		m.Attributes = map[string]string{}
+	}
+	if decoded, err := url.PathUnescape(value); err == nil && encoded {
+		value = decoded
+	}
+	if name == "traceparent" || name == "tracestate" {
+		m.Attributes[name] = value
+	}
+	for _, prefix := range prefixes {
+		if attribute, is := strings.CutPrefix(name, prefix); is {
+			m.Attributes[attribute] = value
+		}
+	}
 }
 
 // Names in the metadata of an event that was made of a message that could be none.

@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -89,19 +88,14 @@ func (s *Source) Receive(ctx context.Context) (source.Batch, error) {
 	}
 }
 
-// prefix begins the names of headers that are attributes (CloudEvents 1.0, Kafka protocol binding, section 3.2).
-const prefix = "ce_"
-
 func message(r *kgo.Record) source.Message {
 	m := source.Message{Place: fmt.Sprintf("%s/%d/%d", r.Topic, r.Partition, r.Offset), Channel: r.Topic,
-		Key: string(r.Key), Time: r.Timestamp, Body: r.Value, Attributes: map[string]string{}}
+		Key: string(r.Key), Time: r.Timestamp, Body: r.Value}
 	if r.Value == nil {
 		m.Body = []byte("null") // a tombstone
 	}
 	for _, h := range r.Headers {
-		if name, is := strings.CutPrefix(h.Key, prefix); is || h.Key == "traceparent" || h.Key == "tracestate" {
-			m.Attributes[name] = string(h.Value)
-		}
+		m.Header(h.Key, string(h.Value), false)
 	}
 	return m
 }

@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"time"
 
@@ -105,26 +104,15 @@ func (s *Source) fetch(ctx context.Context) (received []jetstream.Msg, err error
 	return received, nil
 }
 
-// prefix begins the names of headers that are attributes (CloudEvents 1.0.3, NATS protocol binding).
-const prefix = "ce-"
-
 func message(jm jetstream.Msg) (source.Message, error) {
 	meta, err := jm.Metadata()
 	if err != nil {
 		return source.Message{}, fmt.Errorf("read the place of a message: %w", err)
 	}
 	m := source.Message{Place: fmt.Sprintf("%s/%d", meta.Stream, meta.Sequence.Stream), Channel: jm.Subject(),
-		Time: meta.Timestamp, Body: jm.Data(), Attributes: map[string]string{}}
+		Time: meta.Timestamp, Body: jm.Data()}
 	for name, values := range jm.Headers() {
-		attribute, is := strings.CutPrefix(strings.ToLower(name), prefix)
-		switch {
-		case is:
-			if m.Attributes[attribute], err = url.PathUnescape(values[0]); err != nil {
-				m.Attributes[attribute] = values[0]
-			}
-		case attribute == "traceparent" || attribute == "tracestate":
-			m.Attributes[attribute] = values[0]
-		}
+		m.Header(strings.ToLower(name), values[0], true)
 	}
 	return m, nil
 }

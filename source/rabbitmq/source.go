@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -133,27 +132,16 @@ func (s *Source) consume() (err error) {
 	return nil
 }
 
-// Prefixes of headers that are attributes; the AMQP binding of CloudEvents knows both.
-var prefixes = []string{"cloudEvents_", "cloudEvents:"}
-
 func (s *Source) message(d *amqp.Delivery) source.Message {
-	m := source.Message{Channel: s.cfg.Queue, Time: d.Timestamp, Body: d.Body, Attributes: map[string]string{}}
-	if d.MessageId != "" {
-		m.Place, m.Attributes["id"] = s.cfg.Queue+"/"+d.MessageId, d.MessageId
-	}
+	m := source.Message{Channel: s.cfg.Queue, Time: d.Timestamp, Body: d.Body}
 	for name, value := range d.Headers {
-		text, is := value.(string)
-		if !is {
-			continue
+		if text, is := value.(string); is {
+			m.Header(name, text, false)
 		}
-		for _, prefix := range prefixes {
-			if attribute, is := strings.CutPrefix(name, prefix); is {
-				m.Attributes[attribute] = text
-			}
-		}
-		if name == "traceparent" || name == "tracestate" {
-			m.Attributes[name] = text
-		}
+	}
+	if d.MessageId != "" && m.Attributes["id"] == "" {
+		m.Place = s.cfg.Queue + "/" + d.MessageId
+		m.Header("ce_id", d.MessageId, false)
 	}
 	return m
 }

@@ -98,42 +98,28 @@ func (s *Source) read(ctx context.Context) ([]any, error) {
 	return nil, nil
 }
 
-// Names of the fields of an entry, as our sink has them.
-const (
-	eventField = "event" // structured mode
-	dataField  = "data"  // binary mode
-	prefix     = "ce_"
-)
-
-// message reads an entry: its id, and fields and values, or nil if it was trimmed.
+// message reads an entry: its id, and fields and values, or nil if it was trimmed. Our sink has the message in the field
+// event, in binary mode in data.
 func (s *Source) message(entry any) (m source.Message, id string, err error) {
 	parts, _ := entry.([]any)
-	if len(parts) < 1 {
+	if len(parts) != 2 {
 		return m, "", fmt.Errorf("read stream %s: an entry has the form %T", s.cfg.Stream, entry)
 	}
 	id = fmt.Sprint(parts[0])
-	m = source.Message{Place: s.cfg.Stream + "/" + id, Channel: s.cfg.Stream, Attributes: map[string]string{}}
+	m = source.Message{Place: s.cfg.Stream + "/" + id, Channel: s.cfg.Stream,
+		Problem: "the stream was trimmed before the entry was read"}
 	milliseconds, _, _ := strings.Cut(id, "-")
 	if at, err := strconv.ParseInt(milliseconds, 10, 64); err == nil {
 		m.Time = time.UnixMilli(at)
 	}
-	var fields []any
-	if len(parts) > 1 {
-		fields, _ = parts[1].([]any)
+	fields, there := parts[1].([]any)
+	if there {
+		m.Problem = "the entry has no field event or data"
 	}
-	if len(fields) == 0 {
-		m.Problem = "the stream was trimmed before the entry was read"
-		return m, id, nil
-	}
-	m.Problem = "the entry has no field event or data"
 	for i := 0; i+1 < len(fields); i += 2 {
 		name, value := fmt.Sprint(fields[i]), fmt.Sprint(fields[i+1])
-		attribute, is := strings.CutPrefix(name, prefix)
-		switch {
-		case name == eventField || name == dataField:
+		if m.Header(name, value, false); name == "event" || name == "data" {
 			m.Body, m.Problem = []byte(value), ""
-		case is || name == "traceparent" || name == "tracestate":
-			m.Attributes[attribute] = value
 		}
 	}
 	return m, id, nil

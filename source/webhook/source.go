@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -94,19 +93,17 @@ func (s *Source) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p := &post{message(body, r.Header), make(chan struct{})}
-	timer := time.NewTimer(s.cfg.Wait)
-	defer timer.Stop()
+	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.Wait)
+	defer cancel()
 	select {
 	case s.posted <- p:
-		select {
-		case <-p.written:
-			w.WriteHeader(http.StatusNoContent)
-			return
-		case <-r.Context().Done():
-		case <-timer.C:
-		}
-	case <-r.Context().Done():
-	case <-timer.C:
+	case <-ctx.Done():
+	}
+	select {
+	case <-p.written:
+		w.WriteHeader(http.StatusNoContent)
+		return
+	case <-ctx.Done():
 	}
 	w.Header().Set("Retry-After", "5")
 	http.Error(w, "not written yet: post it again", http.StatusServiceUnavailable)
@@ -124,19 +121,13 @@ func (s *Source) verified(body []byte, header http.Header) bool {
 // message reads a request. Our sink's webhook-id is the event's, with the number of the replay after it.
 func message(body []byte, header http.Header) source.Message {
 	id := header.Get(standardwebhooks.HeaderWebhookID)
-	m := source.Message{Place: "webhook/" + id, Channel: "webhook", Body: body, Attributes: map[string]string{}}
+	m := source.Message{Place: "webhook/" + id, Channel: "webhook", Body: body}
 	for name := range header {
-		attribute, is := strings.CutPrefix(strings.ToLower(name), "ce-")
-		if !is && attribute != "traceparent" && attribute != "tracestate" {
-			continue
-		}
-		value, err := url.PathUnescape(header.Get(name))
-		if m.Attributes[attribute] = value; err != nil || !is {
-			m.Attributes[attribute] = header.Get(name)
-		}
+		m.Header(strings.ToLower(name), header.Get(name), true)
 	}
 	if m.Attributes["id"] == "" {
-		m.Attributes["id"], _, _ = strings.Cut(id, "_")
+		id, _, _ = strings.Cut(id, "_")
+		m.Header("ce-id", id, false)
 	}
 	return m
 }
