@@ -98,8 +98,8 @@ func (s *Source) read(ctx context.Context) ([]any, error) {
 	return nil, nil
 }
 
-// message reads an entry: its id, and fields and values, or nil if it was trimmed. Our sink has the message in the field
-// event, in binary mode in data.
+// message reads an entry: its id, and fields and values, or nil if it was trimmed. Our sink has the message in the
+// field event, in binary mode in data.
 func (s *Source) message(entry any) (m source.Message, id string, err error) {
 	parts, _ := entry.([]any)
 	if len(parts) != 2 {

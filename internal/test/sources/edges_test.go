@@ -68,9 +68,12 @@ func TestConfigurations(t *testing.T) {
 			_, err := rabbitmq.New(rabbitmq.Config{URL: "amqp://a:hunter2@%", Queue: "q"})
 			return err
 		},
-		"Secrets are":   func() error { _, err := webhook.New(webhook.Config{}); return err },
-		"Secrets[0]":    func() error { _, err := webhook.New(webhook.Config{Secrets: []string{"whsec_"}}); return err },
-		"Secrets[1]":    func() error { _, err := webhook.New(webhook.Config{Secrets: []string{secret, "hunter2"}}); return err },
+		"Secrets are": func() error { _, err := webhook.New(webhook.Config{}); return err },
+		"Secrets[0]":  func() error { _, err := webhook.New(webhook.Config{Secrets: []string{"whsec_"}}); return err },
+		"Secrets[1]": func() error {
+			_, err := webhook.New(webhook.Config{Secrets: []string{secret, "hunter2"}})
+			return err
+		},
 		`Name is "a b"`: func() error { return runs(t, source.Config{Name: "a b"}) },
 		"retention":     func() error { return runs(t, source.Config{Name: "a", Window: 1, Copies: weekly}) },
 		"outbox_inbox":  func() error { return runs(t, source.Config{Name: "a"}) }, // an empty database

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	logging.Disable()
-	testenv.AtOnce(3)
+	testenv.AtOnce(2) // each has a server and three processes
 	testenv.Main(m)
 }
 
