@@ -48,7 +48,7 @@ require (
 	github.com/riverqueue/river/rivertype v0.51.0
 )
 
-// Tests of sink/webhook only: the verifier of Standard Webhooks.
+// source/webhook, and tests of sink/webhook: the verifier of Standard Webhooks.
 require github.com/standard-webhooks/standard-webhooks/libraries v0.0.1
 
 // Tests in internal/test/integration only; the CloudEvents SDK in those of sinks too.

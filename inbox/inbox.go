@@ -197,6 +197,48 @@ func (in *Inbox[Tx]) Once(ctx context.Context, tx Tx, id ID, effect func() error
 	return Done, nil
 }
 
+// Remember is Once for many deliveries that have one effect together, such as rows of one INSERT: it remembers each for
+// itself, and tells which were Done, in other words new. Payloads are not compared, and there are no intents. A
+// PostgreSQL server is asked once for all of them.
+func (in *Inbox[Tx]) Remember(ctx context.Context, tx Tx, ids ...ID) ([]Result, error) {
+	keys := make([]Key, len(ids))
+	for i, id := range ids {
+		of, _, err := in.keys(ID{Event: id.Event, Tenant: id.Tenant}, "")
+		if err != nil {
+			return nil, err
+		}
+		keys[i] = of[0]
+	}
+	fresh, err := in.rememberEach(ctx, tx, keys)
+	if err != nil {
+		return nil, fmt.Errorf("remember %d deliveries: %w", len(ids), err)
+	}
+	results := make([]Result, len(ids))
+	for i := range results {
+		if results[i] = Duplicate; fresh[i] {
+			results[i] = Done
+		}
+	}
+	return results, nil
+}
+
+func (in *Inbox[Tx]) rememberEach(ctx context.Context, tx Tx, keys []Key) ([]bool, error) {
+	if together, ok := in.store.(interface {
+		RememberEach(ctx context.Context, tx Tx, ids []Key) (fresh []bool, err error)
+	}); ok {
+		return together.RememberEach(ctx, tx, keys)
+	}
+	fresh := make([]bool, len(keys))
+	for i := range keys {
+		known, _, err := in.store.Remember(ctx, tx, keys[i:i+1], nil)
+		if err != nil {
+			return nil, err
+		}
+		fresh[i] = known < 0
+	}
+	return fresh, nil
+}
+
 // Sweep forgets what is older than the windows of all consumers, and tells whether it did: call it now and then, such
 // as once a minute, in a transaction of its own. Deliveries wait for it for some milliseconds; where a
 // transaction holds it up for more than 100 ms it gives up with ErrBusy, and the next call tries again.
@@ -239,14 +281,4 @@ func differs(id string, have, came *Hash) error {
 		return nil
 	}
 	return &OtherPayloadError{ID: id, Have: *have, Came: *came}
-}
-
-// Transactions are those of a database that has effects. postgres.Transactions, postgres.SQLTransactions and
-// sqlite.Transactions make them.
-type Transactions[Tx any] struct {
-	// Do runs fn in a transaction, which it commits if fn returns nil and rolls back otherwise. An error of the database's
-	// being away is outbox.Unavailable, one that a retry cures at once outbox.Postponed.
-	Do func(ctx context.Context, fn func(tx Tx) error) error
-	// Inbox returns what remembers ids in them.
-	Inbox func(cfg Config) (*Inbox[Tx], error)
 }

@@ -191,7 +191,7 @@ func postgresTable(t *testing.T) broker {
 	_, err = db.Exec(t.Context(), table)
 	must(t, err)
 	sink, err := pgtable.Open(t.Context(), url, pgtable.Config{})
-	b := broker{sink: opened(t, sink, err), destination: "order_events", database: url, one: true}
+	b := broker{sink: opened(t, sink, err), destination: "order_events", database: url}
 	b.left = func() (rows int) {
 		must(t, db.QueryRow(t.Context(), "SELECT count(*) FROM order_events").Scan(&rows))
 		return rows

@@ -1,6 +1,7 @@
 package consumers
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -18,12 +19,15 @@ import (
 // guard stands between a program and its database, and keeps the server's word of one commit from the program.
 type guard struct {
 	url       string
-	commits   atomic.Int64  // to go until that one
-	committed chan struct{} // closed when it has come
+	silent    atomic.Bool   // that commit has come
+	committed chan struct{} // closed then
 }
 
-// interpose returns a guard that withholds the answer to the n-th commit, and whatever follows.
-func interpose(t *testing.T, databaseURL string, n int) *guard {
+// written is what a program sends before that commit. It prepares the statement once for a connection.
+const written = `INSERT INTO "outbox_log"`
+
+// interpose returns a guard that withholds the answer to the first commit of messages, and whatever follows.
+func interpose(t *testing.T, databaseURL string) *guard {
 	t.Helper()
 	server, err := url.Parse(databaseURL)
 	if err != nil {
@@ -38,7 +42,6 @@ func interpose(t *testing.T, databaseURL string, n int) *guard {
 	t.Cleanup(func() { _ = listener.Close() })
 	g := &guard{committed: make(chan struct{}),
 		url: fmt.Sprintf("postgres://postgres@%s%s?sslmode=disable", listener.Addr(), server.Path)}
-	g.commits.Store(int64(n))
 	go func() {
 		for {
 			client, err := listener.Accept()
@@ -50,12 +53,13 @@ func interpose(t *testing.T, databaseURL string, n int) *guard {
 				_ = client.Close()
 				continue
 			}
+			writes := &spotted{Writer: upstream}
 			go func() {
-				_, _ = io.Copy(upstream, client) // until the program is gone
+				_, _ = io.Copy(writes, client) // until the program is gone
 				_ = upstream.Close()
 			}()
 			go func() {
-				_ = g.answers(client, upstream) // until either side is gone
+				_ = g.answers(client, upstream, &writes.seen) // until either side is gone
 				_ = client.Close()
 			}()
 		}
@@ -63,8 +67,21 @@ func interpose(t *testing.T, databaseURL string, n int) *guard {
 	return g
 }
 
+// spotted is a connection on which what is written may be seen. The statement is in one packet: it is short.
+type spotted struct {
+	io.Writer
+	seen atomic.Bool
+}
+
+func (s *spotted) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte(written)) {
+		s.seen.Store(true)
+	}
+	return s.Writer.Write(b)
+}
+
 // answers passes the server's messages on. Each has a type, its length and a body.
-func (g *guard) answers(client io.Writer, upstream io.Reader) error {
+func (g *guard) answers(client io.Writer, upstream io.Reader, writes *atomic.Bool) error {
 	head := make([]byte, 5)
 	for {
 		if _, err := io.ReadFull(upstream, head); err != nil {
@@ -74,10 +91,10 @@ func (g *guard) answers(client io.Writer, upstream io.Reader) error {
 		if _, err := io.ReadFull(upstream, body); err != nil {
 			return err
 		}
-		if head[0] == 'C' && string(body) == "COMMIT\x00" && g.commits.Add(-1) == 0 {
+		if head[0] == 'C' && string(body) == "COMMIT\x00" && writes.Load() && g.silent.CompareAndSwap(false, true) {
 			close(g.committed)
 		}
-		if g.commits.Load() > 0 {
+		if !g.silent.Load() {
 			if _, err := client.Write(append(head[:5:5], body...)); err != nil {
 				return err
 			}

@@ -164,7 +164,7 @@ func (g *Group[Tx]) Run(ctx context.Context) error {
 	}
 	sweeping, stop := context.WithCancel(ctx)
 	var background sync.WaitGroup
-	background.Go(func() { g.sweep(sweeping) })
+	background.Go(func() { g.tx.Sweep(sweeping, g.in, g.warn("cannot forget old ids")) })
 	err = r.Run(ctx)
 	stop()
 	background.Wait()
@@ -239,61 +239,22 @@ func escape(name string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(name)
 }
 
-// registerEvery is how long to wait for a database that is away.
-const registerEvery = time.Second
-
 // register has the databases remember what the group is called and where it begins. It waits while one is away.
 func (g *Group[Tx]) register(ctx context.Context) error {
-	for waiting := false; ; waiting = true {
-		err := g.begin(ctx)
-		class, _ := outbox.Classify(err)
-		switch {
-		case err == nil, ctx.Err() != nil:
-			return nil
-		case class != outbox.ClassUnavailable:
-			return err
-		case !waiting:
-			g.cfg.Relay.Logger.Warn("waiting for the database", "group", g.cfg.Name, "error", err)
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(registerEvery):
-		}
-	}
+	return g.tx.Register(ctx, g.in, func() error { return g.begin(ctx) }, g.warn("waiting for the database"))
 }
 
 func (g *Group[Tx]) begin(ctx context.Context) error {
-	if g.cfg.From != Earliest {
-		begun, ok := g.db.(Begun)
-		if !ok {
-			return errors.New("From: this database has no logs that can be read from another place than their beginning")
-		}
-		if err := begun.BeginReader(ctx, g.relayConfig().Tables[0].Layout, g.cfg.From.at); err != nil {
-			return err
-		}
+	if g.cfg.From == Earliest {
+		return nil
 	}
-	return g.tx.Do(ctx, func(tx Tx) error { return g.in.Register(ctx, tx) })
+	begun, ok := g.db.(Begun)
+	if !ok {
+		return errors.New("From: this database has no logs that can be read from another place than their beginning")
+	}
+	return begun.BeginReader(ctx, g.relayConfig().Tables[0].Layout, g.cfg.From.at)
 }
 
-// sweepEvery is how often to look whether ids are old enough to be forgotten.
-const sweepEvery = time.Minute
-
-func (g *Group[Tx]) sweep(ctx context.Context) {
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
-	for failing := false; ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		err := g.tx.Do(ctx, func(tx Tx) error {
-			_, err := g.in.Sweep(ctx, tx)
-			return err
-		})
-		if err != nil && !failing && ctx.Err() == nil && !errors.Is(err, inbox.ErrBusy) {
-			g.cfg.Relay.Logger.Warn("cannot forget old ids", "group", g.cfg.Name, "error", err)
-		}
-		failing = err != nil
-	}
+func (g *Group[Tx]) warn(what string) func(error) {
+	return func(err error) { g.cfg.Relay.Logger.Warn(what, "group", g.cfg.Name, "error", err) }
 }

@@ -42,6 +42,8 @@ var layers = []layer{
 	{"internal/store/sqltx", 2, "what a transaction of database/sql is, for the stores; its error is package outbox's"},
 	{"inbox/group", 4, "a relay whose sink is a function; which database it has, it does not know"},
 	{"inbox", 2, "works on an interface that a store fulfils, not on a store"},
+	{"source", 4, "messages become rows; which broker and which database it is, it does not know"},
+	{"source/*", 5, "a user of one broker does not compile the others, nor a database"},
 	{"deadletter", 2, "works on an interface that a store fulfils, not on a store"},
 	{"internal/store/retention", 4, "how rows grow old in any database, through internal/store/cold"},
 	{"internal/store/replayplace", 3, "where a page ended, for any store of letters"},
@@ -97,6 +99,7 @@ var layers = []layer{
 	{"cmd", 12, "main and nothing else"},
 	{"examples", 12, "as a user would write them"},
 	{"internal/test/chaos", 11, "as internal/test/integration, with faults"},
+	{"internal/test/sources", 11, "every source with its server, and what is killed of them"},
 	{"internal/test/integration", 11, "tests that need several servers at once"},
 }
 
@@ -119,11 +122,12 @@ var importers = []struct {
 	importers []string
 	reason    string
 }{
-	{"sink/*", []string{"internal/app", "internal/endpoint", "examples", "internal/test/integration"},
+	{"sink/*", []string{"internal/app", "internal/endpoint", "examples", "internal/test/integration",
+		"internal/test/sources"},
 		"one place decides which broker is served; adding one touches no other code"},
 	{"relay", []string{"internal/app", "internal/config", "internal/metrics", "outboxtest", "inbox/group",
-		"internal/test/grouptest", "internal/test/tracetest",
-		"internal/test/operatetest", "internal/test/integration", "examples"},
+		"internal/test/grouptest", "internal/test/tracetest", "internal/test/operatetest", "internal/test/integration",
+		"internal/test/sources", "examples"},
 		"producers, stores and sinks compile no engine"},
 	{"internal/test/testenv", nil, "needs servers on the machine and testing in the binary"},
 }
@@ -137,16 +141,18 @@ var payers = []struct {
 	reason  string
 }{
 	{"github.com/redis/go-redis", []string{"sink/redispubsub", "sink/redisstream", "internal/sink/redisscript",
-		"internal/test/redistest"},
+		"internal/test/redistest", "source/redisstream"},
 		"broker client"},
-	{"github.com/twmb/franz-go", []string{"sink/kafka"}, "broker client"},
-	{"github.com/klauspost/compress", []string{"sink/kafka", "sink/natsjs"}, "what their clients compress with"},
-	{"github.com/pierrec/lz4", []string{"sink/kafka"}, "what franz-go compresses with"},
-	{"github.com/nats-io/nats.go", []string{"sink/natsjs"}, "broker client"},
+	{"github.com/twmb/franz-go", []string{"sink/kafka", "source/kafka"}, "broker client"},
+	{"github.com/klauspost/compress", []string{"sink/kafka", "sink/natsjs", "source/kafka", "source/natsjs"},
+		"what their clients compress with"},
+	{"github.com/pierrec/lz4", []string{"sink/kafka", "source/kafka"}, "what franz-go compresses with"},
+	{"github.com/nats-io/nats.go", []string{"sink/natsjs", "source/natsjs"}, "broker client"},
 	{"github.com/nats-io/nats-server", []string{"sink/natsjs"}, "a whole broker, in tests only"},
-	{"github.com/rabbitmq/amqp091-go", []string{"sink/rabbitmq"}, "broker client"},
+	{"github.com/rabbitmq/amqp091-go", []string{"sink/rabbitmq", "source/rabbitmq"}, "broker client"},
 	{"code.dny.dev/ssrf", []string{"sink/webhook", "internal/endpoint"}, "refuses inner networks"},
-	{"github.com/standard-webhooks/standard-webhooks", []string{"sink/webhook"}, "verifies signatures, in tests"},
+	{"github.com/standard-webhooks/standard-webhooks", []string{"sink/webhook", "source/webhook"},
+		"verifies signatures; the sink's in tests"},
 	{"github.com/danielgtaylor/huma", []string{"server/gateway"}, "HTTP API"},
 	{"github.com/go-json-experiment/json", []string{"server/gateway"}, "HTTP API"},
 	{"github.com/rs/cors", []string{"server/gateway"}, "HTTP API"},

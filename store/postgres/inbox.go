@@ -45,19 +45,41 @@ func (s inboxStore[Tx]) Remember(
 	if err != nil {
 		return 0, nil, err
 	}
-	keys := make([]uuid.UUID, len(ids))
-	for i, id := range ids {
-		keys[i] = uuid.UUID(id.Hash)
-	}
 	var body sqltable.Text
-	err = on.One(ctx, "inbox_remember", struct {
-		Keys    []uuid.UUID
-		Payload *uuid.UUID
-		Windows string
-	}{keys, seen.UUID(payload), arrayOf(ids, func(k inbox.Key) string {
-		return fmt.Sprintf("%d microseconds", k.Window.Microseconds())
-	})}, &known, &body)
+	err = on.One(ctx, "inbox_remember", queryOf(ids, payload), &known, &body)
 	return known - 1, seen.Hash(body), err
+}
+
+// RememberEach is Remember for each of many ids by itself, in one round trip.
+func (s inboxStore[Tx]) RememberEach(ctx context.Context, tx Tx, ids []inbox.Key) (fresh []bool, err error) {
+	on, err := s.Open(tx)
+	if err != nil {
+		return nil, err
+	}
+	fresh = make([]bool, 0, len(ids))
+	err = on.Each(ctx, "inbox_remember_each", queryOf(ids, nil), func(row cold.Rows) error {
+		var known int
+		err := row.Scan(&known)
+		fresh = append(fresh, known == 0)
+		return err
+	})
+	return fresh, err
+}
+
+// inboxQuery is what the files inbox_remember*.sql are given.
+type inboxQuery struct {
+	Keys    []uuid.UUID
+	Payload *uuid.UUID
+	Windows string
+}
+
+func queryOf(ids []inbox.Key, payload *inbox.Hash) inboxQuery {
+	q := inboxQuery{Keys: make([]uuid.UUID, len(ids)), Payload: seen.UUID(payload)}
+	for i, id := range ids {
+		q.Keys[i] = uuid.UUID(id.Hash)
+	}
+	q.Windows = arrayOf(ids, func(k inbox.Key) string { return fmt.Sprintf("%d microseconds", k.Window.Microseconds()) })
+	return q
 }
 
 // Sweep implements inbox.Store.

@@ -1,7 +1,8 @@
 // Command redispubsub ships the orders that are published on a channel of Redis. It needs DATABASE_URL and REDIS_URL.
 //
 // Redis Pub/Sub knows no acknowledgement and keeps nothing: what is published while no consumer is subscribed is
-// missed. Whoever must not miss anything takes Redis Streams.
+// missed. So the library has no source of it, and this is how one is made. Whoever must not miss anything takes Redis
+// Streams.
 package main
 
 import (
@@ -15,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox/examples/consumers/shipping"
+	"github.com/outboxrelay/outbox/source"
 )
 
 func main() {
@@ -26,33 +28,27 @@ func main() {
 }
 
 func consume(ctx context.Context, databaseURL, redisURL string) error {
-	db, err := shipping.Open(ctx, databaseURL)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
 	options, err := redis.ParseURL(redisURL)
 	if err != nil {
 		return fmt.Errorf("parse REDIS_URL: %w", err)
 	}
 	client := redis.NewClient(options)
 	defer func() { _ = client.Close() }()
-	subscription := client.Subscribe(ctx, "order.placed")
-	// It ends the ReceiveMessage below, which does not look at ctx while it waits.
-	defer context.AfterFunc(ctx, func() { _ = subscription.Close() })()
+	from := channel{client.Subscribe(ctx, "order.placed")}
+	// It ends ReceiveMessage, which does not look at ctx.
+	defer context.AfterFunc(ctx, func() { _ = from.Close() })()
+	return shipping.Run(ctx, databaseURL, from)
+}
 
-	// Not subscription.Channel(): it throws messages away that wait there for too long.
-	work := context.WithoutCancel(ctx) // what was begun is finished, also after a signal
-	for {
-		message, err := subscription.ReceiveMessage(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("receive: %w", err)
-		}
-		if err := shipping.Handle(work, db, []byte(message.Payload)); err != nil {
-			return err
-		}
+// channel is a source.Source. It has no PubSub.Channel, which throws away what waits there for too long.
+type channel struct{ *redis.PubSub }
+
+// Receive implements source.Source: a message at a time, with nothing to acknowledge.
+func (c channel) Receive(ctx context.Context) (source.Batch, error) {
+	message, err := c.ReceiveMessage(ctx)
+	if err != nil {
+		return source.Batch{}, err
 	}
+	return source.Batch{Messages: []source.Message{{Channel: message.Channel, Body: []byte(message.Payload)}},
+		Ack: func(context.Context) error { return nil }}, nil
 }

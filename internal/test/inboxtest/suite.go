@@ -49,7 +49,8 @@ func Suite(t *testing.T, open func(t *testing.T) Harness) {
 	t.Helper()
 	for name, run := range map[string]func(*testing.T, Harness){
 		"a copy has no effect": copies, "consumers and tenants are apart": apart, "an intent has one effect": intents,
-		"another payload is told": payloads, "of many at once one has the effect": atOnce, "turns end and forget": turns,
+		"many are remembered at once": many,
+		"another payload is told":     payloads, "of many at once one has the effect": atOnce, "turns end and forget": turns,
 		"a claim is one's": claims, "windows are checked": windows,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -145,6 +146,33 @@ func copies(t *testing.T, h Harness) {
 	if _, err := h.handle(t, in, inbox.ID{}, nil); !errors.As(err, &field) || field.Field != "ID.Event" {
 		t.Errorf("without an id: %v", err)
 	}
+}
+
+func many(t *testing.T, h Harness) {
+	in := h.consumer(t, inbox.Config{Consumer: "billing"})
+	h.want(t, in, inbox.ID{Event: "2"}, inbox.Done)
+	for _, want := range [][]inbox.Result{
+		{inbox.Done, inbox.Duplicate, inbox.Done, inbox.Duplicate, inbox.Done},
+		{inbox.Duplicate, inbox.Duplicate, inbox.Duplicate, inbox.Duplicate, inbox.Duplicate},
+	} {
+		var got []inbox.Result
+		err := h.in(t, func(tx outbox.SQLTx) (err error) {
+			got, err = in.Remember(t.Context(), tx, inbox.ID{Event: "1"}, inbox.ID{Event: "2"}, inbox.ID{Event: "3"},
+				inbox.ID{Event: "1"}, inbox.ID{Event: "2", Tenant: "another"})
+			return err
+		})
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("got %v, error %v, want %v", got, err, want)
+		}
+	}
+	h.want(t, in, inbox.ID{Event: "3"}, inbox.Duplicate)
+	if err := h.in(t, func(tx outbox.SQLTx) error {
+		_, err := in.Remember(t.Context(), tx, inbox.ID{Event: "4"}, inbox.ID{})
+		return err
+	}); !errors.Is(err, outbox.ErrInvalidEvent) {
+		t.Errorf("one without an id: %v", err)
+	}
+	h.want(t, in, inbox.ID{Event: "4"}, inbox.Done)
 }
 
 func apart(t *testing.T, h Harness) {

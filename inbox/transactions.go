@@ -1,0 +1,72 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/outboxrelay/outbox"
+)
+
+// Transactions are those of a database that has effects. postgres.Transactions, postgres.SQLTransactions and
+// sqlite.Transactions make them.
+type Transactions[Tx any] struct {
+	// Do runs fn in a transaction, which it commits if fn returns nil and rolls back otherwise. An error of the database's
+	// being away is outbox.Unavailable, one that a retry cures at once outbox.Postponed.
+	Do func(ctx context.Context, fn func(tx Tx) error) error
+	// Inbox returns what remembers ids in them.
+	Inbox func(cfg Config) (*Inbox[Tx], error)
+}
+
+// registerEvery is how long to wait for a database that is away.
+const registerEvery = time.Second
+
+// Register registers an inbox, and whatever else begin does before it. While the database is away it waits, and hands
+// the first error to away. It is nil at the end of ctx.
+func (t Transactions[Tx]) Register(
+	ctx context.Context, in *Inbox[Tx], begin func() error, away func(error),
+) error {
+	for waiting := false; ; waiting = true {
+		err := begin()
+		if err == nil {
+			err = t.Do(ctx, func(tx Tx) error { return in.Register(ctx, tx) })
+		}
+		class, _ := outbox.Classify(err)
+		switch {
+		case err == nil, ctx.Err() != nil:
+			return nil
+		case class != outbox.ClassUnavailable:
+			return err
+		case !waiting:
+			away(err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(registerEvery):
+		}
+	}
+}
+
+// sweepEvery is how often to look whether ids are old enough to be forgotten.
+const sweepEvery = time.Minute
+
+// Sweep sweeps an inbox once a minute until ctx ends. It hands the first error of several in a row to failed.
+func (t Transactions[Tx]) Sweep(ctx context.Context, in *Inbox[Tx], failed func(error)) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for failing := false; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := t.Do(ctx, func(tx Tx) error {
+			_, err := in.Sweep(ctx, tx)
+			return err
+		})
+		if err != nil && !failing && ctx.Err() == nil && !errors.Is(err, ErrBusy) {
+			failed(err)
+		}
+		failing = err != nil
+	}
+}

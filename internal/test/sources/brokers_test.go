@@ -1,0 +1,161 @@
+package sources
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/redis/go-redis/v9"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/sinktest"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
+	kafkasink "github.com/outboxrelay/outbox/sink/kafka"
+	natssink "github.com/outboxrelay/outbox/sink/natsjs"
+	rabbitsink "github.com/outboxrelay/outbox/sink/rabbitmq"
+	redissink "github.com/outboxrelay/outbox/sink/redisstream"
+	webhooksink "github.com/outboxrelay/outbox/sink/webhook"
+	"github.com/outboxrelay/outbox/source/kafka"
+	"github.com/outboxrelay/outbox/source/natsjs"
+	"github.com/outboxrelay/outbox/source/rabbitmq"
+	"github.com/outboxrelay/outbox/source/redisstream"
+	"github.com/outboxrelay/outbox/source/webhook"
+)
+
+// brokers are the servers, with our sinks on them.
+var brokers = map[string]func(*testing.T) broker{"kafka": kafkaBroker, "nats": natsBroker, "redis": redisBroker,
+	"rabbitmq": rabbitBroker, "webhook": webhookEndpoint}
+
+// sources are what a consumer's process opens at an address.
+var sources = map[string]func(address string) (opened, error){"kafka": openKafka, "nats": openNATS, "redis": openRedis,
+	"rabbitmq": openRabbit, "webhook": openWebhook}
+
+// sinkOn is a sink that is closed when the test ends.
+func sinkOn[S interface {
+	outbox.Sink
+	Close() error
+}](t *testing.T, sink S, err error) outbox.Sink {
+	t.Helper()
+	return sinktest.Closing(t, sink, err)
+}
+
+func kafkaBroker(t *testing.T) broker {
+	port, dir := sinktest.FreePort(t), t.TempDir()
+	address := "127.0.0.1:" + port
+	var p *process
+	up := func() error {
+		p = run(t, kafkaPort+"="+port, kafkaDir+"="+dir)
+		until(t, "the broker listens", func() bool { return listens(address) })
+		return nil
+	}
+	must(t, up())
+	sink, err := kafkasink.Open(t.Context(), "kafka://"+address, kafkasink.Config{Binary: true})
+	return broker{sink: sinkOn(t, sink, err), address: address, restart: up, kill: func() error {
+		err := p.cmd.Process.Kill()
+		<-p.done
+		return err
+	}}
+}
+
+func openKafka(address string) (opened, error) {
+	s, err := kafka.New(kafka.Config{Brokers: []string{address}, Group: "billing", Topics: []string{destination},
+		Options: []kgo.Opt{kgo.InstanceID(os.Getenv(member))}}) // it comes back without waiting for the end of its session
+	if err != nil {
+		return opened{}, err
+	}
+	return opened{s, s.Close}, nil
+}
+
+func natsBroker(t *testing.T) broker {
+	server := testenv.NATSServer(t, testenv.NATSConfig{NoSync: true})
+	sink, err := natssink.Open(t.Context(), server.URL(), natssink.Config{Binary: true,
+		Create: natssink.Stream{Name: "ORDERS", Subjects: []string{"order.*"}}})
+	return broker{sink: sinkOn(t, sink, err), address: server.URL(), kill: server.Kill, restart: server.Restart}
+}
+
+func openNATS(address string) (opened, error) {
+	conn, err := nats.Connect(address, nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
+	if err != nil {
+		return opened{}, err
+	}
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return opened{}, err
+	}
+	s, err := natsjs.New(js, natsjs.Config{Stream: "ORDERS", Durable: "billing", AckWait: time.Second})
+	return opened{s, conn.Close}, err
+}
+
+func redisBroker(t *testing.T) broker {
+	server := testenv.RedisServerWith(t, testenv.RedisConfig{Args: []string{"--appendonly", "yes",
+		"--appendfsync", "always"}})
+	sink, err := redissink.Open(t.Context(), "redis+stream://"+server.Addr(), redissink.Config{Create: true})
+	return broker{sink: sinkOn(t, sink, err), address: server.Addr(), kill: server.Kill, restart: server.Restart}
+}
+
+func openRedis(address string) (opened, error) {
+	client := redis.NewClient(&redis.Options{Addr: address})
+	s, err := redisstream.New(client, redisstream.Config{Stream: destination, Group: "billing"})
+	return opened{s, func() { _ = client.Close() }}, err
+}
+
+func rabbitBroker(t *testing.T) broker {
+	server := testenv.RabbitMQServer(t)
+	url := server.URL(server.Vhost(t))
+	conn, err := amqp.Dial(url)
+	must(t, err)
+	channel, err := conn.Channel()
+	must(t, err)
+	_, err = channel.QueueDeclare(destination, true, false, false, false, nil)
+	must(t, err)
+	must(t, conn.Close())
+	sink, err := rabbitsink.Open(t.Context(), url, rabbitsink.Config{})
+	return broker{sink: sinkOn(t, sink, err), address: url, kill: server.Kill, restart: server.Restart}
+}
+
+func openRabbit(address string) (opened, error) {
+	s, err := rabbitmq.New(rabbitmq.Config{URL: address, Queue: destination})
+	if err != nil {
+		return opened{}, err
+	}
+	return opened{s, s.Close}, nil
+}
+
+const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="
+
+func webhookEndpoint(t *testing.T) broker {
+	address := "127.0.0.1:" + sinktest.FreePort(t)
+	endpoints := webhooksink.List{{Name: destination, URL: "http://" + address,
+		Secrets: []webhooksink.Secret{secret}}}
+	sink, err := webhooksink.New(endpoints, webhooksink.Config{AllowPrivate: true, AllowHTTP: true})
+	return broker{sink: sinkOn(t, sink, err), address: address, again: func() { sink.Enable(destination) }}
+}
+
+func openWebhook(address string) (opened, error) {
+	other := "whsec_" + "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+	s, err := webhook.New(webhook.Config{Secrets: []string{other, secret}})
+	if err != nil {
+		return opened{}, err
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return opened{}, err
+	}
+	server := http.Server{Handler: s, ReadHeaderTimeout: time.Second}
+	go func() { _ = server.Serve(listener) }() // until the process ends
+	return opened{s, func() { _ = server.Close() }}, nil
+}
+
+func listens(address string) bool {
+	conn, err := net.Dial("tcp", address)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err == nil
+}

@@ -1,0 +1,97 @@
+package sources
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/source"
+	"github.com/outboxrelay/outbox/source/kafka"
+	"github.com/outboxrelay/outbox/source/natsjs"
+	"github.com/outboxrelay/outbox/source/rabbitmq"
+	"github.com/outboxrelay/outbox/source/redisstream"
+	"github.com/outboxrelay/outbox/source/webhook"
+	"github.com/outboxrelay/outbox/store/postgres"
+)
+
+// Entries that nobody has acknowledged come to any process before new ones, and one that was trimmed meanwhile says so.
+func TestRedisEntries(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: testenv.RedisServer(t).Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	add := func(fields ...any) {
+		must(t, client.XAdd(t.Context(), &redis.XAddArgs{Stream: "orders", Values: fields}).Err())
+	}
+	receive := func() source.Batch {
+		s, err := redisstream.New(client, redisstream.Config{Stream: "orders", Group: "billing", Batch: 2})
+		must(t, err)
+		batch, err := s.Receive(t.Context())
+		must(t, err)
+		return batch
+	}
+	for _, body := range []string{"1", "2", "3"} {
+		add("event", body)
+	}
+	if got := receive(); len(got.Messages) != 2 || string(got.Messages[1].Body) != "2" {
+		t.Fatalf("received %+v", got.Messages)
+	}
+	must(t, client.XTrimMaxLen(t.Context(), "orders", 2).Err())
+	got := receive()
+	if len(got.Messages) != 2 || !strings.Contains(got.Messages[0].Problem, "trimmed") ||
+		string(got.Messages[1].Body) != "2" || got.Messages[0].Time.IsZero() {
+		t.Fatalf("what was not acknowledged came as %+v", got.Messages)
+	}
+	must(t, got.Ack(t.Context()))
+	add("other", "field")
+	got = receive()
+	if len(got.Messages) != 2 || string(got.Messages[0].Body) != "3" || got.Messages[1].Problem == "" {
+		t.Fatalf("received %+v", got.Messages)
+	}
+}
+
+// What is configured wrongly is said at once.
+func TestConfigurations(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func() error{
+		"Brokers": func() error { _, err := kafka.New(kafka.Config{}); return err },
+		"Durable": func() error { _, err := natsjs.New(nil, natsjs.Config{Stream: "S"}); return err },
+		"Group":   func() error { _, err := redisstream.New(nil, redisstream.Config{}); return err },
+		"Queue":   func() error { _, err := rabbitmq.New(rabbitmq.Config{}); return err },
+		"none of AMQP": func() error {
+			_, err := rabbitmq.New(rabbitmq.Config{URL: "amqp://a:hunter2@%", Queue: "q"})
+			return err
+		},
+		"Secrets are": func() error { _, err := webhook.New(webhook.Config{}); return err },
+		"Secrets[0]":  func() error { _, err := webhook.New(webhook.Config{Secrets: []string{"whsec_"}}); return err },
+		"Secrets[1]": func() error {
+			_, err := webhook.New(webhook.Config{Secrets: []string{secret, "hunter2"}})
+			return err
+		},
+		`Name is "a b"`: func() error { return runs(t, source.Config{Name: "a b"}) },
+		"retention":     func() error { return runs(t, source.Config{Name: "a", Window: 1, Copies: weekly}) },
+		"outbox_inbox":  func() error { return runs(t, source.Config{Name: "a"}) }, // an empty database
+	} {
+		if err := open(); err == nil || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("want %q said, and no secret: %v", name, err)
+		}
+	}
+}
+
+var weekly = map[string]time.Duration{"retention": 7 * 24 * time.Hour}
+
+func runs(t *testing.T, cfg source.Config) error {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), testenv.Database(t))
+	must(t, err)
+	defer pool.Close()
+	var from source.Source
+	return source.Run(t.Context(), from, postgres.Transactions(pool),
+		func(context.Context, pgx.Tx, ...outbox.Event) error { return nil }, cfg)
+}
