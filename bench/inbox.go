@@ -139,7 +139,8 @@ func groups(ctx context.Context, url string, db *pgxpool.Pool, o options, found 
 		return loops.Wait()
 	}
 	round := 0
-	handled := func(ctx context.Context) error {
+	type message = group.Message[struct{ N int }]
+	handled := func(ctx context.Context, batches bool) error {
 		round++
 		ctx, done := context.WithCancel(ctx)
 		defer done()
@@ -151,12 +152,22 @@ func groups(ctx context.Context, url string, db *pgxpool.Pool, o options, found 
 		}
 		var left atomic.Int64
 		left.Store(int64(events))
-		group.Handle(g, "order.placed", func(ctx context.Context, tx pgx.Tx, _ group.Message[struct{ N int }]) error {
-			if left.Add(-1) == 0 {
-				done()
-			}
-			return effect(ctx, tx)
-		})
+		if batches {
+			group.HandleBatch(g, "order.placed", func(ctx context.Context, tx pgx.Tx, ms []message) error {
+				if left.Add(-int64(len(ms))) == 0 {
+					done()
+				}
+				_, err := tx.Exec(ctx, "INSERT INTO effects SELECT 1 FROM generate_series(1, $1)", len(ms))
+				return err
+			})
+		} else {
+			group.Handle(g, "order.placed", func(ctx context.Context, tx pgx.Tx, _ message) error {
+				if left.Add(-1) == 0 {
+					done()
+				}
+				return effect(ctx, tx)
+			})
+		}
 		return g.Run(ctx)
 	}
 	way := func(name string, run func(context.Context) error) task {
@@ -167,7 +178,9 @@ func groups(ctx context.Context, url string, db *pgxpool.Pool, o options, found 
 			return err
 		}}
 	}
-	return found.measure(ctx, o, []task{way("8 loops with an effect each", bare), way("a group of 8 workers", handled)})
+	return found.measure(ctx, o, []task{way("8 loops with an effect each", bare),
+		way("a group of 8 workers", func(ctx context.Context) error { return handled(ctx, false) }),
+		way("a group of 8 workers, in batches", func(ctx context.Context) error { return handled(ctx, true) })})
 }
 
 // guarded runs transactions one after the other, of which run says how long the guard took.

@@ -116,9 +116,9 @@ func (e *OtherPayloadError) Unwrap() error { return ErrOtherPayload }
 type Store[Tx any] interface {
 	// Register notes a consumer and how long its ids are kept at least.
 	Register(ctx context.Context, tx Tx, consumer string, keep time.Duration) error
-	// Remember remembers ids in tx, in their order, until one is known for less than its window. known is its number, and
-	// of the payload's hash that it has; -1: all were new. A transaction that remembers one of them is waited for.
-	Remember(ctx context.Context, tx Tx, ids []Key, payload *Hash) (known int, of *Hash, err error)
+	// Remember remembers deliveries in tx, in their order: of each its ids, until one is known for less than its window.
+	// A transaction that remembers one of them is waited for.
+	Remember(ctx context.Context, tx Tx, deliveries []Delivery) ([]Known, error)
 	// Sweep forgets what is older than any consumer's window, if it is time, and tells whether it did.
 	Sweep(ctx context.Context, tx Tx) (bool, error)
 	// Claim makes owner the one who is at it until a lease ends, unless somebody else is, or it is done.
@@ -133,6 +133,18 @@ type Store[Tx any] interface {
 type Key struct {
 	Hash   Hash // of consumer, tenant, kind and id
 	Window time.Duration
+}
+
+// Delivery is a message as a Store remembers it.
+type Delivery struct {
+	IDs     []Key // of the delivery, and of its intent if it has one
+	Payload *Hash
+}
+
+// Known is what a Store knows of a Delivery.
+type Known struct {
+	ID      int   // which of its ids is known; -1: none was
+	Payload *Hash // that it had
 }
 
 // Claimed is what a Store knows of a claim.
@@ -180,16 +192,12 @@ func (in *Inbox[Tx]) Register(ctx context.Context, tx Tx) error {
 // (this one goes on). An error of effect is returned as it is, and a panic passes: roll back then. Another payload
 // under the same id is an *OtherPayloadError, and a Duplicate that had no effect.
 func (in *Inbox[Tx]) Once(ctx context.Context, tx Tx, id ID, effect func() error) (Result, error) {
-	keys, payload, err := in.keys(id, "")
-	if err != nil {
-		return 0, err
-	}
-	known, of, err := in.store.Remember(ctx, tx, keys, payload)
+	answers, err := in.Remember(ctx, tx, id)
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("remember delivery %s: %w", id.Event, err)
-	case known >= 0:
-		return Duplicate, differs([]string{id.Event, id.Intent}[known], of, payload)
+		return 0, err
+	case answers[0].Result == Duplicate:
+		return Duplicate, answers[0].Err
 	}
 	if err := effect(); err != nil {
 		return 0, err
@@ -197,46 +205,35 @@ func (in *Inbox[Tx]) Once(ctx context.Context, tx Tx, id ID, effect func() error
 	return Done, nil
 }
 
-// Remember is Once for many deliveries that have one effect together, such as rows of one INSERT: it remembers each for
-// itself, and tells which were Done, in other words new. Payloads are not compared, and there are no intents. A
-// PostgreSQL server is asked once for all of them.
-func (in *Inbox[Tx]) Remember(ctx context.Context, tx Tx, ids ...ID) ([]Result, error) {
-	keys := make([]Key, len(ids))
-	for i, id := range ids {
-		of, _, err := in.keys(ID{Event: id.Event, Tenant: id.Tenant}, "")
-		if err != nil {
-			return nil, err
-		}
-		keys[i] = of[0]
-	}
-	fresh, err := in.rememberEach(ctx, tx, keys)
-	if err != nil {
-		return nil, fmt.Errorf("remember %d deliveries: %w", len(ids), err)
-	}
-	results := make([]Result, len(ids))
-	for i := range results {
-		if results[i] = Duplicate; fresh[i] {
-			results[i] = Done
-		}
-	}
-	return results, nil
+// Answer is what Remember says of a delivery.
+type Answer struct {
+	Result Result // Done: it is new
+	Err    error  // of a Duplicate that has another payload: an *OtherPayloadError
 }
 
-func (in *Inbox[Tx]) rememberEach(ctx context.Context, tx Tx, keys []Key) ([]bool, error) {
-	if together, ok := in.store.(interface {
-		RememberEach(ctx context.Context, tx Tx, ids []Key) (fresh []bool, err error)
-	}); ok {
-		return together.RememberEach(ctx, tx, keys)
-	}
-	fresh := make([]bool, len(keys))
-	for i := range keys {
-		known, _, err := in.store.Remember(ctx, tx, keys[i:i+1], nil)
+// Remember is Once for many deliveries that have one effect together, such as rows of one INSERT: it remembers each for
+// itself and answers in their order. A PostgreSQL server is asked once for all of them.
+func (in *Inbox[Tx]) Remember(ctx context.Context, tx Tx, ids ...ID) ([]Answer, error) {
+	deliveries := make([]Delivery, len(ids))
+	for i, id := range ids {
+		keys, payload, err := in.keys(id, "")
 		if err != nil {
 			return nil, err
 		}
-		fresh[i] = known < 0
+		deliveries[i] = Delivery{keys, payload}
 	}
-	return fresh, nil
+	known, err := in.store.Remember(ctx, tx, deliveries)
+	if err != nil {
+		return nil, fmt.Errorf("remember deliveries: %w", err)
+	}
+	answers := make([]Answer, len(ids))
+	for i, k := range known {
+		if answers[i].Result = Done; k.ID >= 0 {
+			id := []string{ids[i].Event, ids[i].Intent}[k.ID]
+			answers[i] = Answer{Duplicate, differs(id, k.Payload, deliveries[i].Payload)}
+		}
+	}
+	return answers, nil
 }
 
 // Sweep forgets what is older than the windows of all consumers, and tells whether it did: call it now and then, such

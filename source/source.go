@@ -163,12 +163,12 @@ func (r *run[Tx]) put(ctx context.Context, tx Tx, messages []Message) error {
 			known = append(known, i)
 		}
 	}
-	results, err := r.in.Remember(ctx, tx, ids...)
+	answers, err := r.in.Remember(ctx, tx, ids...)
 	if err != nil {
 		return err
 	}
 	for at, i := range known {
-		fresh[i] = results[at] == inbox.Done
+		fresh[i] = answers[at].Result == inbox.Done
 	}
 	var left []outbox.Event
 	var of []*Message

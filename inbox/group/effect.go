@@ -124,26 +124,31 @@ func (g *Group[Tx]) transact(
 			results[todo[0]].Duplicate = result == inbox.Duplicate
 			return err
 		}
+		var ids []inbox.ID
+		for _, i := range todo {
+			ids = append(ids, g.idOf(&tasks[i].Delivery))
+		}
+		answers, err := g.in.Remember(ctx, tx, ids...)
+		if err != nil {
+			return err
+		}
 		var fresh []int
 		var events []outbox.Event
 		var attempts []int
-		for _, i := range todo {
-			d := &tasks[i].Delivery
-			result, err := g.in.Once(ctx, tx, g.idOf(d), func() error { return nil })
-			if errors.Is(err, inbox.ErrOtherPayload) {
+		for at, i := range todo {
+			if err := answers[at].Err; err != nil {
 				failed = map[int]error{i: err}
-			}
-			if err != nil {
 				return err
 			}
-			if results[i].Duplicate = result == inbox.Duplicate; !results[i].Duplicate {
+			d := &tasks[i].Delivery
+			if results[i].Duplicate = answers[at].Result == inbox.Duplicate; !results[i].Duplicate {
 				fresh, events, attempts = append(fresh, i), append(events, eventOf(d)), append(attempts, d.Attempts+1)
 			}
 		}
 		if len(fresh) == 0 {
 			return nil
 		}
-		err := recovered(func() error { return h.many(ctx, tx, events, attempts) })
+		err = recovered(func() error { return h.many(ctx, tx, events, attempts) })
 		var some Failures
 		if errors.As(err, &some) {
 			failed = map[int]error{}

@@ -82,7 +82,6 @@ var only = map[string]map[string]string{
 	},
 	coldPostgres: {
 		"sql/tenant.sql": "row-level security", "sql/bus_tenant.sql": "the same", "sql/log_lanes.sql": logTables,
-		"sql/inbox_remember_each.sql": "SQLite is asked without a round trip",
 	},
 	coldSQLite: {
 		"fingerprint.go": "PostgreSQL has regular expressions and a hash", "sql/inbox_turn.sql": "PostgreSQL has a function",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -38,48 +39,36 @@ type inboxStore[Tx any] struct{ seen.Store[Tx] }
 
 // Remember implements inbox.Store, by a function of the database: a lock and what is looked up after it in one round
 // trip, in any language.
-func (s inboxStore[Tx]) Remember(
-	ctx context.Context, tx Tx, ids []inbox.Key, payload *inbox.Hash,
-) (known int, of *inbox.Hash, err error) {
-	on, err := s.Open(tx)
-	if err != nil {
-		return 0, nil, err
-	}
-	var body sqltable.Text
-	err = on.One(ctx, "inbox_remember", queryOf(ids, payload), &known, &body)
-	return known - 1, seen.Hash(body), err
-}
-
-// RememberEach is Remember for each of many ids by itself, in one round trip.
-func (s inboxStore[Tx]) RememberEach(ctx context.Context, tx Tx, ids []inbox.Key) (fresh []bool, err error) {
+func (s inboxStore[Tx]) Remember(ctx context.Context, tx Tx, deliveries []inbox.Delivery) ([]inbox.Known, error) {
 	on, err := s.Open(tx)
 	if err != nil {
 		return nil, err
 	}
-	fresh = make([]bool, 0, len(ids))
-	err = on.Each(ctx, "inbox_remember_each", queryOf(ids, nil), func(row cold.Rows) error {
-		var known int
-		err := row.Scan(&known)
-		fresh = append(fresh, known == 0)
+	var q struct {
+		IDs, Intents, Payloads []*uuid.UUID
+		Windows, IntentWindows string
+	}
+	var windows [2][]time.Duration
+	for _, d := range deliveries {
+		intent := inbox.Key{}
+		if q.Intents = append(q.Intents, nil); len(d.IDs) > 1 {
+			intent = d.IDs[1]
+			q.Intents[len(q.Intents)-1] = seen.UUID(&intent.Hash)
+		}
+		q.IDs, q.Payloads = append(q.IDs, seen.UUID(&d.IDs[0].Hash)), append(q.Payloads, seen.UUID(d.Payload))
+		windows[0], windows[1] = append(windows[0], d.IDs[0].Window), append(windows[1], intent.Window)
+	}
+	interval := func(d time.Duration) string { return fmt.Sprintf("%d microseconds", d.Microseconds()) }
+	q.Windows, q.IntentWindows = arrayOf(windows[0], interval), arrayOf(windows[1], interval)
+	known := make([]inbox.Known, 0, len(deliveries))
+	err = on.Each(ctx, "inbox_remember", q, func(row cold.Rows) error {
+		var which int
+		var body sqltable.Text
+		err := row.Scan(&which, &body)
+		known = append(known, inbox.Known{ID: which - 1, Payload: seen.Hash(body)})
 		return err
 	})
-	return fresh, err
-}
-
-// inboxQuery is what the files inbox_remember*.sql are given.
-type inboxQuery struct {
-	Keys    []uuid.UUID
-	Payload *uuid.UUID
-	Windows string
-}
-
-func queryOf(ids []inbox.Key, payload *inbox.Hash) inboxQuery {
-	q := inboxQuery{Keys: make([]uuid.UUID, len(ids)), Payload: seen.UUID(payload)}
-	for i, id := range ids {
-		q.Keys[i] = uuid.UUID(id.Hash)
-	}
-	q.Windows = arrayOf(ids, func(k inbox.Key) string { return fmt.Sprintf("%d microseconds", k.Window.Microseconds()) })
-	return q
+	return known, err
 }
 
 // Sweep implements inbox.Store.

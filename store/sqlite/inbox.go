@@ -46,19 +46,28 @@ type inboxQuery struct {
 func inboxTable(turn int) string { return fmt.Sprintf("outbox_inbox_%d", turn) }
 
 // Remember implements inbox.Store.
-func (s inboxStore[Tx]) Remember(
-	ctx context.Context, tx Tx, ids []inbox.Key, payload *inbox.Hash,
-) (known int, of *inbox.Hash, err error) {
+func (s inboxStore[Tx]) Remember(ctx context.Context, tx Tx, deliveries []inbox.Delivery) ([]inbox.Known, error) {
 	on, err := s.Open(tx)
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
 	turn, now := 0, time.Now()
 	if err := on.One(ctx, "inbox_turn", nil, &turn); err != nil {
-		return 0, nil, explain(err)
+		return nil, explain(err)
 	}
-	for i, id := range ids {
-		q := inboxQuery{Table: inboxTable(1 - turn), Key: uuid.UUID(id.Hash), Payload: seen.UUID(payload), Now: now,
+	known := make([]inbox.Known, len(deliveries))
+	for i, d := range deliveries {
+		if known[i], err = remember(ctx, on, turn, now, d); err != nil {
+			return nil, explain(err)
+		}
+	}
+	return known, nil
+}
+
+// remember looks into the table that is written to no more, and writes into the other one unless it has the id.
+func remember(ctx context.Context, on *cold.Tx, turn int, now time.Time, d inbox.Delivery) (inbox.Known, error) {
+	for i, id := range d.IDs {
+		q := inboxQuery{Table: inboxTable(1 - turn), Key: uuid.UUID(id.Hash), Payload: seen.UUID(d.Payload), Now: now,
 			Cut: now.Add(-id.Window)}
 		var body sqltable.Text
 		err := on.One(ctx, "inbox_seen", q, &body)
@@ -73,9 +82,9 @@ func (s inboxStore[Tx]) Remember(
 				err = on.One(ctx, "inbox_seen", q, &body)
 			}
 		}
-		return i, seen.Hash(body), explain(err)
+		return inbox.Known{ID: i, Payload: seen.Hash(body)}, err
 	}
-	return -1, nil, nil
+	return inbox.Known{ID: -1}, nil
 }
 
 // Sweep implements inbox.Store.

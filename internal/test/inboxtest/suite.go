@@ -156,9 +156,12 @@ func many(t *testing.T, h Harness) {
 		{inbox.Duplicate, inbox.Duplicate, inbox.Duplicate, inbox.Duplicate, inbox.Duplicate},
 	} {
 		var got []inbox.Result
-		err := h.in(t, func(tx outbox.SQLTx) (err error) {
-			got, err = in.Remember(t.Context(), tx, inbox.ID{Event: "1"}, inbox.ID{Event: "2"}, inbox.ID{Event: "3"},
+		err := h.in(t, func(tx outbox.SQLTx) error {
+			answers, err := in.Remember(t.Context(), tx, inbox.ID{Event: "1"}, inbox.ID{Event: "2"}, inbox.ID{Event: "3"},
 				inbox.ID{Event: "1"}, inbox.ID{Event: "2", Tenant: "another"})
+			for _, a := range answers {
+				got = append(got, a.Result)
+			}
 			return err
 		})
 		if err != nil || !slices.Equal(got, want) {
