@@ -1,0 +1,204 @@
+package clients
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
+)
+
+const patience = testenv.Patience
+
+var binary string
+
+// TestMain builds the command once: what the clients speak to is the real one.
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "outbox-clients-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	binary = filepath.Join(dir, "outbox")
+	if out, err := exec.Command("go", "-C", "..", "build", "-ldflags=-s -w", "-o", binary,
+		"./cmd/outbox").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build the command: %v\n%s", err, out)
+		os.Exit(1)
+	}
+	testenv.Main(m)
+	_ = os.RemoveAll(dir) // a temporary directory
+}
+
+// world is a database with all tables, a Redis, and a gateway with a relay that a test's program can have killed.
+type world struct {
+	t       *testing.T
+	env     []string // of the command
+	address string
+	token   string // of the tenant default, with all scopes
+	url     string // of the database
+
+	mu      sync.Mutex
+	gateway *exec.Cmd // nil: there is none at the moment
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	url := testenv.Prepared(t, "clients", func(ctx context.Context, url string) error {
+		return pgmigrations.Up(ctx, url, "core", "events", "crawl", "log")
+	})
+	w := &world{t: t, url: url, env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(),
+		"OUTBOX_DATABASE_URL=" + url, "OUTBOX_SINK=" + testenv.RedisServer(t).URL()}}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.address = listener.Addr().String() // the gateway comes back to it
+	_ = listener.Close()
+	var made struct{ Token string }
+	if err := json.Unmarshal([]byte(w.command("token", "create", "--tenant", "default", "--name", "clients",
+		"--scope", "read,write,operate", "-o", "json")), &made); err != nil {
+		t.Fatal(err)
+	}
+	w.token = made.Token
+	if err := w.start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.kill)
+	return w
+}
+
+// command runs the command to its end and returns what it printed.
+func (w *world) command(args ...string) string {
+	w.t.Helper()
+	command := exec.CommandContext(w.t.Context(), binary, args...)
+	command.Env = w.env
+	out, err := command.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		errors.As(err, &exit)
+		w.t.Fatalf("outbox %s: %v\n%s", strings.Join(args, " "), err, exit.Stderr)
+	}
+	return string(out)
+}
+
+// start starts the gateway and waits until it answers.
+func (w *world) start() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.gateway != nil {
+		return errors.New("the gateway runs")
+	}
+	command := exec.Command(binary, "serve", "--http", w.address, "--cors-origin", "http://127.0.0.1:*")
+	var log bytes.Buffer
+	command.Env, command.Stderr = w.env, &log
+	if err := command.Start(); err != nil {
+		return err
+	}
+	w.gateway = command
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		answer, err := http.Get("http://" + w.address + "/openapi.json")
+		if err == nil {
+			return answer.Body.Close()
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the gateway does not answer: %w", err)
+		}
+	}
+}
+
+// kill ends the gateway with SIGKILL, if there is one.
+func (w *world) kill() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.gateway != nil {
+		_ = w.gateway.Process.Kill()
+		_ = w.gateway.Wait()
+		w.gateway = nil
+	}
+}
+
+// control lets a test's program kill the gateway (POST /kill) and start it (POST /start).
+func (w *world) control() string {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /kill", func(http.ResponseWriter, *http.Request) { w.kill() })
+	mux.HandleFunc("POST /start", func(rw http.ResponseWriter, _ *http.Request) {
+		if err := w.start(); err != nil {
+			http.Error(rw, err.Error(), http.StatusInternalServerError)
+		}
+	})
+	server := httptest.NewServer(mux)
+	w.t.Cleanup(server.Close)
+	return server.URL
+}
+
+// run runs a test program of a client, which is told where everything is, and fails with it.
+func (w *world) run(dir, name string, args ...string) string {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	command := exec.CommandContext(ctx, name, args...)
+	command.Dir = dir
+	command.Env = append(os.Environ(), "OUTBOX_URL=http://"+w.address, "OUTBOX_TOKEN="+w.token, "DATABASE_URL="+w.url,
+		"OUTBOX_CONTROL="+w.control())
+	out, err := command.CombinedOutput()
+	if err != nil {
+		w.t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	w.t.Logf("%s", out)
+	return string(out)
+}
+
+func (w *world) query(statement string, args ...any) (v int) {
+	w.t.Helper()
+	conn, err := pgx.Connect(w.t.Context(), w.url)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(w.t.Context())) }()
+	if err := conn.QueryRow(w.t.Context(), statement, args...).Scan(&v); err != nil {
+		w.t.Fatal(err)
+	}
+	return v
+}
+
+// tool runs a program to its end and returns what it printed.
+func tool(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), name, args...)
+	command.Dir = dir
+	out, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+func get(t *testing.T, url string) []byte {
+	t.Helper()
+	answer, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s, %v", url, answer.Status, err)
+	}
+	return body
+}
