@@ -28,7 +28,7 @@ const patience = testenv.Patience
 
 var binary string
 
-// TestMain builds the command once: what the clients speak to is the real one.
+// TestMain builds the command, which the clients speak to, and the TypeScript client once.
 func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "outbox-clients-")
 	if err != nil {
@@ -36,10 +36,14 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	binary = filepath.Join(dir, "outbox")
-	if out, err := exec.Command("go", "-C", "..", "build", "-ldflags=-s -w", "-o", binary,
-		"./cmd/outbox").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the command: %v\n%s", err, out)
-		os.Exit(1)
+	for _, build := range []*exec.Cmd{
+		exec.Command("go", "-C", "..", "build", "-ldflags=-s -w", "-o", binary, "./cmd/outbox"),
+		exec.Command("npm", "--prefix", "typescript", "run", "build"),
+	} {
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n%s", build, err, out)
+			os.Exit(1)
+		}
 	}
 	testenv.Main(m)
 	_ = os.RemoveAll(dir) // a temporary directory
@@ -133,7 +137,8 @@ func (w *world) kill() {
 	}
 }
 
-// control lets a test's program kill the gateway (POST /kill) and start it (POST /start).
+// control lets a test's program kill the gateway (POST /kill) and start it (POST /start), write events whose payloads
+// count from first into the log (POST /write?type=T&key=K&first=1&count=10), and count a subscription's dead letters.
 func (w *world) control() string {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /kill", func(http.ResponseWriter, *http.Request) { w.kill() })
@@ -141,6 +146,16 @@ func (w *world) control() string {
 		if err := w.start(); err != nil {
 			http.Error(rw, err.Error(), http.StatusInternalServerError)
 		}
+	})
+	mux.HandleFunc("POST /write", func(rw http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		_, _ = fmt.Fprint(rw, w.query(`WITH written AS (
+			INSERT INTO outbox_log (event_topic, occurred_at, source_bc, aggregate_type, aggregate_id, payload)
+			SELECT $1, now(), 'shop', 'Order', $2, to_jsonb(n) FROM generate_series($3::int, $3::int + $4::int - 1) n RETURNING 1)
+			SELECT count(*) FROM written`, q.Get("type"), q.Get("key"), q.Get("first"), q.Get("count")))
+	})
+	mux.HandleFunc("POST /letters", func(rw http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprint(rw, w.query("SELECT count(*) FROM job_dlq WHERE destination = $1", r.FormValue("subscription")))
 	})
 	server := httptest.NewServer(mux)
 	w.t.Cleanup(server.Close)
@@ -191,14 +206,24 @@ func tool(t *testing.T, dir, name string, args ...string) string {
 
 func get(t *testing.T, url string) []byte {
 	t.Helper()
-	answer, err := http.Get(url)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return do(t, request)
+}
+
+// do sends a request and returns the body of an answer that must be good.
+func do(t *testing.T, request *http.Request) []byte {
+	t.Helper()
+	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = answer.Body.Close() }()
 	body, err := io.ReadAll(answer.Body)
-	if err != nil || answer.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s, %v", url, answer.Status, err)
+	if err != nil || answer.StatusCode >= http.StatusMultipleChoices {
+		t.Fatalf("%s %s: %s, %v: %s", request.Method, request.URL, answer.Status, err, body)
 	}
 	return body
 }

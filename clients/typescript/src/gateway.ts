@@ -1,5 +1,6 @@
 import type { components } from "./openapi.ts";
 import { stream, type StreamEvent, type StreamOptions } from "./stream.ts";
+import { Subscription } from "./subscription.ts";
 
 export interface OutboxOptions {
   /** Where the gateway answers, or the proxy before it. In a page it may be a path of the page's own server. */
@@ -64,6 +65,11 @@ export class Outbox {
    */
   stream(topics: readonly string[], options: StreamOptions = {}): AsyncGenerator<StreamEvent> {
     return stream(this, "/v1/stream", { topics: topics.join(",") }, options);
+  }
+
+  /** The durable subscription of this name, which its `create` makes. */
+  subscription(name: string): Subscription {
+    return new Subscription(this, name);
   }
 
   /** What opens a stream: a ticket, where there is no token. */

@@ -4,7 +4,8 @@ const longest = 30_000;
 
 /** Tells what waiting may cure: no answer (fetch throws a TypeError), too much at a time, a server that is not there. */
 export function transient(error: unknown): boolean {
-  return error instanceof OutboxError ? error.status === 429 || error.status >= 500 : error instanceof TypeError;
+  if (error instanceof OutboxError) return error.status === 429 || error.status >= 500;
+  return error instanceof TypeError || error instanceof DOMException && error.name === "TimeoutError";
 }
 
 /** Waits that double from half a second to half a minute, each by chance shorter, so that clients do not come together. */

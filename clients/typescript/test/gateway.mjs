@@ -4,11 +4,17 @@ import { Outbox } from "@outboxrelay/client";
 const { OUTBOX_URL: url = "", OUTBOX_TOKEN: token = "", OUTBOX_CONTROL = "" } = process.env;
 export { token, url };
 
-/** @param {"kill" | "start"} what */
-export async function control(what) {
-  const answer = await fetch(`${OUTBOX_CONTROL}/${what}`, { method: "POST" });
-  if (!answer.ok) throw new Error(await answer.text());
+/** @param {"kill" | "start" | "write" | "letters"} what @param {Record<string, string>} parameters */
+export async function control(what, parameters = {}) {
+  const answer = await fetch(`${OUTBOX_CONTROL}/${what}?${new URLSearchParams(parameters)}`, { method: "POST" });
+  const text = await answer.text();
+  if (!answer.ok) throw new Error(text);
+  return Number(text);
 }
+
+/** Writes events of a key, whose payloads count from first. @param {string} type @param {string} key */
+export const write = (type, key, first = 1, count = 10) =>
+  control("write", { type, key, first: `${first}`, count: `${count}` });
 
 /** @typedef {Awaited<ReturnType<typeof newRun>>} Run */
 

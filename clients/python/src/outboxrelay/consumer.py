@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from queue import Empty, SimpleQueue
@@ -13,11 +12,10 @@ from typing import TypeVar
 from .gateway import Backoff, OutboxError
 from .subscription import Event, Subscription
 
+T = TypeVar("T")
 _log = logging.getLogger("outboxrelay")
 
 _ACKS_AT_ONCE = 500
-
-T = TypeVar("T")
 
 
 class Consumer:
@@ -30,74 +28,47 @@ class Consumer:
         self._handler = handler
         self._concurrency = concurrency
         self._stop = stop
-        self._lanes: dict[tuple[str, str], deque[Event]] = {}  # those that have a worker
         self._in_hand = 0
-        self._ending = False
-        self._changed = threading.Condition()
+        self._freed = threading.Condition()
         self._handled: SimpleQueue[Event | None] = SimpleQueue()  # None: nothing follows
 
     def run(self) -> None:
         acks = threading.Thread(target=self._acknowledge, name="outbox-acks")
         acks.start()
         try:
-            with ThreadPoolExecutor(self._concurrency, "outbox") as workers:
-                try:
-                    self._pull(workers)
-                finally:
-                    self._ending = True
+            with ThreadPoolExecutor(self._concurrency, "outbox") as workers:  # it waits for them
+                for events in self._subscription.batches(self._room, self._stop):
+                    with self._freed:
+                        self._in_hand += len(events)
+                    # All that is leased of a key comes in one answer, and nothing more until that is acknowledged.
+                    lanes: dict[object, list[Event]] = {}
+                    for event in events:
+                        lanes.setdefault(event.lane, []).append(event)
+                    for lane in lanes.values():
+                        workers.submit(self._handle, lane)
         finally:
             self._handled.put(None)
             acks.join()
 
-    def _pull(self, workers: ThreadPoolExecutor) -> None:
-        backoff = Backoff()
-        while not self._stop.is_set():
-            with self._changed:
-                if not self._changed.wait_for(lambda: self._in_hand <= self._concurrency, timeout=1):
-                    continue  # to see whether it is to stop
-                room = 2 * self._concurrency - self._in_hand
+    def _room(self) -> int:
+        with self._freed:
+            self._freed.wait_for(lambda: self._in_hand <= self._concurrency)
+            return 2 * self._concurrency - self._in_hand
+
+    def _handle(self, events: list[Event]) -> None:
+        """Handles events of one key. What follows one that failed comes again behind it."""
+        for event in events:
             try:
-                events = self._subscription.pull(room)
-            except OutboxError as error:
-                backoff.wait(self._stop, error)
-                continue
-            backoff.reset()
-            with self._changed:
-                for event in events:
-                    self._in_hand += 1
-                    if event.lane in self._lanes:
-                        self._lanes[event.lane].append(event)
-                    else:
-                        self._lanes[event.lane] = deque([event])
-                        workers.submit(self._work, event.lane)
-
-    def _work(self, lane: tuple[str, str]) -> None:
-        """Handles the events of a lane until it is empty. What follows one that failed comes again behind it."""
-        done = True
-        while True:
-            with self._changed:
-                waiting = self._lanes[lane]
-                if self._ending or not done:
-                    self._in_hand -= len(waiting)
-                    waiting.clear()
-                self._changed.notify()
-                if not waiting:
-                    del self._lanes[lane]
-                    return
-                event = waiting.popleft()
-            done = self._handle(event)
-            with self._changed:
-                self._in_hand -= 1
-
-    def _handle(self, event: Event) -> bool:
-        try:
-            self._handler(event)
-        except Exception as error:
-            _log.warning("event %s (%s) failed: %s", event.id, event.type, error)
-            self._persist(lambda: event.nack(f"{type(error).__name__}: {error}"))
-            return False
-        self._handled.put(event)
-        return True
+                self._handler(event)
+            except Exception as error:
+                _log.exception("event %s (%s) failed", event.id, event.type)
+                text = f"{type(error).__name__}: {error}"
+                self._persist(lambda: event.nack(text))
+                break
+            self._handled.put(event)
+        with self._freed:
+            self._in_hand -= len(events)
+            self._freed.notify()
 
     def _acknowledge(self) -> None:
         """Sends what is handled: while one request is under way, what gathers becomes the next."""
@@ -111,9 +82,9 @@ class Consumer:
                 pass
             more = None not in batch
             if events := [event for event in batch if event is not None]:
-                refused = self._persist(lambda: self._subscription.ack(events))
-                for id, reason in (refused or {}).items():
-                    _log.warning("event %s was handled and comes again: its lease is %s", id, reason)
+                for id, reason in (self._persist(lambda: self._subscription.ack(events)) or {}).items():
+                    if reason == "lapsed":  # of one that is unknown an earlier request was heard, whose answer was lost
+                        _log.warning("event %s was handled after its lease, and comes again", id)
 
     def _persist(self, send: Callable[[], T]) -> T | None:
         """Tries until the gateway has answered. What it never hears of comes again, when its lease ends."""
@@ -122,7 +93,7 @@ class Consumer:
             try:
                 return send()
             except OutboxError as error:
-                if self._ending or self._stop.is_set() or not error.transient:
-                    _log.warning("the gateway was not told of what was handled: %s", error)
+                if self._stop.is_set() or not error.transient:
+                    _log.warning("the gateway was not told what became of an event: %s", error)
                     return None
                 backoff.wait(self._stop, error)

@@ -47,13 +47,13 @@ class Outbox:
 
         return Subscription(self, name)
 
-    def request(self, method: str, path: str, body: object = None, more_time: float = 0) -> Any:
+    def request(self, method: str, path: str, body: object = None) -> Any:
         """Sends a request and returns the answer's JSON. Raises OutboxError."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         request = urllib.request.Request(self._url + path, data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=self._timeout + more_time) as answer:
+            with urllib.request.urlopen(request, timeout=self._timeout) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             with error:

@@ -5,21 +5,20 @@ from __future__ import annotations
 import threading
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from .gateway import Backoff, Outbox, OutboxError
 
-_LONGEST_ERROR = 1000  # characters of what is kept with an event that failed
+_WAIT = 5  # seconds that the gateway waits for events: how long a stop takes where there are none
 
 
 @dataclass(frozen=True)
 class Nacked:
-    """What becomes of an event that failed: it comes again at a time, or it is a dead letter."""
+    """What becomes of an event that failed: it comes again at a time (RFC 3339), or it is a dead letter."""
 
     attempt: int
-    again_at: datetime | None
+    again_at: str | None
     dead: bool
 
 
@@ -27,6 +26,7 @@ class Nacked:
 class Event:
     """An event that is leased to this process. What is neither acknowledged nor refused comes again after the lease."""
 
+    _subscription: Subscription = field(repr=False)
     id: str
     position: str
     token: str
@@ -34,10 +34,9 @@ class Event:
     type: str
     key: str | None
     tenant: str
-    occurred_at: datetime
+    occurred_at: str
     payload: Any
     metadata: Mapping[str, Any] | None
-    _subscription: Subscription = field(repr=False)
     acknowledged: bool = False
 
     def ack(self) -> bool:
@@ -47,20 +46,22 @@ class Event:
 
     def nack(self, error: object, delay: str | None = None) -> Nacked | None:
         """Tells that it failed, and when to try again (`10s`; the subscription knows). None: the lease had ended."""
-        body = {"id": self.id, "token": self.token, "error": str(error)[:_LONGEST_ERROR]}
+        body = {"id": self.id, "token": self.token, "error": str(error)}
         try:
             answer = self._subscription.post("nack", body if delay is None else {**body, "delay": delay})
         except OutboxError as refusal:
             if refusal.status == 409:
                 return None
             raise
-        again_at = answer["again_at"]
-        return Nacked(answer["attempt"], again_at and datetime.fromisoformat(again_at), answer["dead"])
+        return Nacked(answer["attempt"], answer["again_at"], answer["dead"])
 
     @property
     def lane(self) -> tuple[str, str]:
         """What stays in order: events of one key; without one, each by itself."""
         return (self.tenant, f"key {self.key}" if self.key else f"id {self.id}")
+
+
+_FIELDS = [f.name for f in fields(Event) if f.name not in ("_subscription", "acknowledged")]
 
 
 class Subscription:
@@ -77,17 +78,6 @@ class Subscription:
         body = {"types": list(types), "from": start, "lease": lease, "max_attempts": max_attempts}
         self._outbox.request("PUT", self._path, {name: value for name, value in body.items() if value is not None})
 
-    def pull(self, most: int = 10, wait: int = 5) -> list[Event]:
-        """Leases up to so many events, and waits up to so many seconds for the first."""
-        answer = self._outbox.request("GET", f"{self._path}/events?wait={wait}s&most={most}", more_time=wait)
-        return [
-            Event(
-                e["id"], e["position"], e["token"], e["attempt"], e["type"], e.get("key"), e["tenant"],
-                datetime.fromisoformat(e["occurred_at"]), e["payload"], e.get("metadata"), self,
-            )
-            for e in answer["events"]
-        ]
-
     def ack(self, events: Iterable[Event]) -> dict[str, str]:
         """Acknowledges events at once. Returns the ids of those that come again, with the reason (`lapsed`)."""
         answer = self.post("ack", {"events": [{"id": e.id, "token": e.token} for e in events]})
@@ -101,16 +91,10 @@ class Subscription:
 
         One that is not acknowledged holds back what follows of its key: that comes again behind it.
         """
-        stop, backoff = stop or threading.Event(), Backoff()
-        while not stop.is_set():
-            try:
-                pulled = self.pull(most)
-            except OutboxError as error:
-                backoff.wait(stop, error)
-                continue
-            backoff.reset()
+        stop = stop or threading.Event()
+        for batch in self.batches(lambda: most, stop):
             held = set()
-            for event in pulled:
+            for event in batch:
                 if stop.is_set():
                     return
                 if event.lane not in held:
@@ -118,13 +102,26 @@ class Subscription:
                     if not event.acknowledged:
                         held.add(event.lane)
 
+    def batches(self, room: Callable[[], int], stop: threading.Event) -> Iterator[list[Event]]:
+        """Leases events, as many as there is room for, until `stop` is set. A gateway that is away is waited for."""
+        backoff = Backoff()
+        while not stop.is_set():
+            most = room()
+            try:
+                answer = self._outbox.request("GET", f"{self._path}/events?wait={_WAIT}s&most={most}")
+            except OutboxError as error:
+                backoff.wait(stop, error)
+                continue
+            backoff.reset()
+            yield [Event(self, **{name: event.get(name) for name in _FIELDS}) for event in answer["events"]]
+
     def consume(
         self, handler: Callable[[Event], object], concurrency: int = 8, stop: threading.Event | None = None
     ) -> None:
         """Calls a handler for each event, in several threads and in the order of each key, until `stop` is set.
 
-        What it returns from is acknowledged, what it raises for is refused and comes again. At the end the handlers
-        that run are waited for. Raises OutboxError for what waiting does not cure.
+        What it returns from is acknowledged, what it raises for is refused and comes again. Raises OutboxError for what
+        waiting does not cure. In either case it first handles what it has in hand.
         """
         from .consumer import Consumer
 
