@@ -162,16 +162,21 @@ func (w *world) control() string {
 	return server.URL
 }
 
-// run runs a test program of a client, which is told where everything is, and fails with it.
-func (w *world) run(dir, name string, args ...string) string {
-	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
-	defer cancel()
+// program is one of a client, which is told where everything is.
+func (w *world) program(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
 	command := exec.CommandContext(ctx, name, args...)
 	command.Dir = dir
 	command.Env = append(os.Environ(), "OUTBOX_URL=http://"+w.address, "OUTBOX_TOKEN="+w.token, "DATABASE_URL="+w.url,
 		"OUTBOX_CONTROL="+w.control())
-	out, err := command.CombinedOutput()
+	return command
+}
+
+// run runs a program of a client to its end, and fails with it.
+func (w *world) run(dir, name string, args ...string) string {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	out, err := w.program(ctx, dir, name, args...).CombinedOutput()
 	if err != nil {
 		w.t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 	}

@@ -2,9 +2,12 @@ import { OutboxError } from "./gateway.ts";
 
 const longest = 30_000;
 
-/** Tells what waiting may cure: no answer (fetch throws a TypeError), too much at a time, a server that is not there. */
+/**
+ * Tells what waiting may cure: no answer (fetch throws a TypeError), too much at a time, a server that is not there. It
+ * does not cure 501: this gateway has no subscriptions.
+ */
 export function transient(error: unknown): boolean {
-  if (error instanceof OutboxError) return error.status === 429 || error.status >= 500;
+  if (error instanceof OutboxError) return error.status === 429 || error.status >= 500 && error.status !== 501;
   return error instanceof TypeError || error instanceof DOMException && error.name === "TimeoutError";
 }
 

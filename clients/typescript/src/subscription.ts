@@ -121,7 +121,7 @@ export class Subscription {
       acknowledged: false,
       ack: async () => event.acknowledged = (await this.ack([event])).length === 0,
       nack: (error, delay) =>
-        this.#send("POST", "/nack", { id, token, error: String(error), delay }).catch((refusal: unknown) => {
+        this.#send("POST", "/nack", { id, token, error: String(error).slice(0, 1000), delay }).catch((refusal: unknown) => {
           if (refusal instanceof OutboxError && refusal.status === 409) return null;
           throw refusal;
         }),

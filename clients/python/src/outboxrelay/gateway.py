@@ -27,8 +27,8 @@ class OutboxError(Exception):
 
     @property
     def transient(self) -> bool:
-        """Whether waiting may cure it."""
-        return self.status in (0, 429) or self.status >= 500
+        """Whether waiting may cure it. It does not cure 501: this gateway has no subscriptions."""
+        return self.status in (0, 429) or self.status >= 500 and self.status != 501
 
 
 class Outbox:

@@ -46,7 +46,7 @@ class Event:
 
     def nack(self, error: object, delay: str | None = None) -> Nacked | None:
         """Tells that it failed, and when to try again (`10s`; the subscription knows). None: the lease had ended."""
-        body = {"id": self.id, "token": self.token, "error": str(error)}
+        body = {"id": self.id, "token": self.token, "error": str(error)[:1000]}
         try:
             answer = self._subscription.post("nack", body if delay is None else {**body, "delay": delay})
         except OutboxError as refusal:
