@@ -76,7 +76,7 @@ func newWorld(t *testing.T) *world {
 	_ = listener.Close()
 	var made struct{ Token string }
 	if err := json.Unmarshal([]byte(w.command("token", "create", "--tenant", "default", "--name", "clients",
-		"--scope", "read,write,operate", "-o", "json")), &made); err != nil {
+		"--scope", "read,write,operate,consume", "-o", "json")), &made); err != nil {
 		t.Fatal(err)
 	}
 	w.token = made.Token

@@ -1,5 +1,3 @@
-//go:build subscriptions
-
 package clients
 
 import (
