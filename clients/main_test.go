@@ -58,7 +58,8 @@ type world struct {
 	url     string // of the database
 
 	mu      sync.Mutex
-	gateway *exec.Cmd // nil: there is none at the moment
+	gateway *exec.Cmd     // nil: there is none at the moment
+	ended   chan struct{} // closed when it has
 }
 
 func newWorld(t *testing.T) *world {
@@ -114,11 +115,20 @@ func (w *world) start() error {
 	if err := command.Start(); err != nil {
 		return err
 	}
-	w.gateway = command
+	w.gateway, w.ended = command, make(chan struct{})
+	go func() {
+		_ = command.Wait()
+		close(w.ended)
+	}()
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		answer, err := http.Get("http://" + w.address + "/openapi.json")
 		if err == nil {
 			return answer.Body.Close()
+		}
+		select {
+		case <-w.ended:
+			return fmt.Errorf("the gateway ended: %s", &log)
+		default:
 		}
 		if time.Now().After(deadline) {
 			return fmt.Errorf("the gateway does not answer: %w", err)
@@ -132,7 +142,7 @@ func (w *world) kill() {
 	defer w.mu.Unlock()
 	if w.gateway != nil {
 		_ = w.gateway.Process.Kill()
-		_ = w.gateway.Wait()
+		<-w.ended
 		w.gateway = nil
 	}
 }
