@@ -27,7 +27,7 @@ type nextRequest struct {
 
 type nextReply struct {
 	Body struct {
-		Events []subscription.Event `json:"events" nullable:"false"`
+		Events []subscription.Given `json:"events" nullable:"false"`
 	} `nameHint:"SubscriptionEvents"`
 }
 
@@ -71,7 +71,7 @@ func (a *subscriptions) next(ctx context.Context, in *nextRequest) (*nextReply, 
 		}
 	}
 	if out.Body.Events == nil {
-		out.Body.Events = []subscription.Event{} // [] and not null
+		out.Body.Events = []subscription.Given{} // [] and not null
 	}
 	return out, nil
 }
