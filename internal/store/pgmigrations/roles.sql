@@ -119,12 +119,12 @@ BEGIN
         ('outbox_consumer', 'outbox_subscriptions', 'SELECT, UPDATE (position, snapshot, late_position, late_snapshot)'),
         ('outbox_consumer', 'outbox_subscription_events', 'SELECT, INSERT, UPDATE, DELETE'),
         ('outbox_consumer', 'job_dlq',              'INSERT'),
-        ('outbox_consumer', 'apps',                 'SELECT, INSERT'),
+        ('outbox_consumer', 'apps',                 'SELECT (id, namespace), INSERT (name, namespace)'),
         ('outbox_gateway', 'outbox_log',            'SELECT'),
         ('outbox_gateway', 'outbox_subscriptions',  'SELECT, INSERT, DELETE, UPDATE (position, snapshot, late_position, late_snapshot)'),
         ('outbox_gateway', 'outbox_subscription_events', 'SELECT, INSERT, UPDATE, DELETE'),
         ('outbox_gateway', 'job_dlq',               'INSERT'),
-        ('outbox_gateway', 'apps',                  'SELECT, INSERT'),
+        ('outbox_gateway', 'apps',                  'SELECT (id, namespace), INSERT (name, namespace)'),
         ('outbox_operator', 'outbox_subscriptions', 'SELECT, INSERT, DELETE, UPDATE'),
         ('outbox_operator', 'outbox_subscription_events', 'SELECT, INSERT'),   -- the replay of a letter
         ('outbox_relay', 'outbox_subscriptions',    'SELECT'),   -- retention waits for them
