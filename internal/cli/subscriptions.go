@@ -59,9 +59,11 @@ func (a *application) subscriptionsAdd() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&n.Types, "types", nil, "`topics` of the events, separated by commas (default: all)")
 	flags.StringVar(&n.Tenant, "tenant", "", "`tenant` of the events, who alone may use it over HTTP (default: all)")
-	flags.StringVar(&from, "from", "latest", "`where` it begins: earliest, latest, or a time such as 2026-11-25T08:00:00Z")
+	flags.StringVar(&from, "from", "latest",
+		"`where` it begins: earliest, latest, or a time such as 2026-11-25T08:00:00Z")
 	flags.StringVar(&lease, "lease", "30s", "`time` in which an event is to be acknowledged, else it is given again")
-	flags.IntVar(&n.MaxAttempts, "attempts", subscription.DefaultAttempts, "`number` after which an event is a dead letter")
+	flags.IntVar(&n.MaxAttempts, "attempts", subscription.DefaultAttempts,
+		"`number` after which an event is a dead letter")
 	return cmd
 }
 
@@ -117,6 +119,7 @@ func (a *application) subscriptionsReplay() *cobra.Command {
 				"subscription %s gets again what was written since then", args[0])
 		})
 	})
-	cmd.Flags().StringVar(&from, "from", "", "`time` since which events come again, such as 2026-11-25T08:00:00Z (required)")
+	cmd.Flags().StringVar(&from, "from", "",
+		"`time` since which events come again, such as 2026-11-25T08:00:00Z (required)")
 	return cmd
 }

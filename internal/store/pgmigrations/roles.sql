@@ -7,7 +7,7 @@
 --     GRANT outbox_operator TO support;          -- lists, replays, discards and purges dead letters
 --     GRANT outbox_gateway  TO web;              -- serves the HTTP API, a tenant a transaction
 --     GRANT outbox_worker   TO crawler;          -- crawls runs, of all tenants
---     GRANT outbox_consumer TO billing;          -- remembers what it has handled (package inbox), and has subscriptions
+--     GRANT outbox_consumer TO billing;          -- remembers what it has handled, and asks subscriptions
 --     GRANT outbox_owner    TO deployer;         -- migrates and purges
 --     ALTER ROLE deployer SET role = outbox_owner;   -- so that what it creates belongs to outbox_owner too
 --
@@ -113,8 +113,8 @@ BEGIN
         ('outbox_consumer', 'outbox_inbox_turn', 'SELECT, UPDATE (current, since)'),
         ('outbox_consumer', 'outbox_inbox_consumers', 'SELECT, INSERT, UPDATE (keep, seen_at)'),
         ('outbox_consumer', 'outbox_inbox_claims', 'SELECT, INSERT, UPDATE, DELETE'),
-        -- And asks a subscription for events of a log, and buries what it gives up. A gateway does so for others, a tenant
-        -- a transaction, and makes subscriptions.
+        -- And asks a subscription for events of a log, and buries what it gives up. A gateway does so for others,
+        -- a tenant a transaction, and makes subscriptions.
         ('outbox_consumer', 'outbox_log',           'SELECT'),
         ('outbox_consumer', 'outbox_subscriptions', 'SELECT, UPDATE (position, snapshot, late_position, late_snapshot)'),
         ('outbox_consumer', 'outbox_subscription_events', 'SELECT, INSERT, UPDATE, DELETE'),

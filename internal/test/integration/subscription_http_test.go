@@ -13,8 +13,8 @@ import (
 	"github.com/outboxrelay/outbox/server/token"
 )
 
-const logRow = "INSERT INTO outbox_log (event_topic, occurred_at, tenant_id, aggregate_id, source_bc, payload, metadata) " +
-	"VALUES ('order.placed', now(), $1, $2, 'test', '{\"n\": 1}', '{\"trace\": \"x\"}')"
+const logRow = "INSERT INTO outbox_log (event_topic, occurred_at, tenant_id, aggregate_id, source_bc, payload, " +
+	"metadata) VALUES ('order.placed', now(), $1, $2, 'test', '{\"n\": 1}', '{\"trace\": \"x\"}')"
 
 // A gateway serves the subscriptions of its tenant by the functions of the database, as its least role. One that waits
 // is answered when an event is committed; another gateway, after the first has died, takes acknowledgements of what the
@@ -65,7 +65,8 @@ func TestSubscriptionOverHTTP(t *testing.T) {
 	must(a.pool.Exec(t.Context(), logRow, "shop", "42"))(t)
 	must(a.pool.Exec(t.Context(), logRow, "acme", "1"))(t)
 	first := <-got
-	for field, want := range map[string]string{"events.0.type": "order.placed", "events.0.key": "42", "events.0.tenant": "shop",
+	for field, want := range map[string]string{"events.0.type": "order.placed", "events.0.key": "42",
+		"events.0.tenant":  "shop",
 		"events.0.attempt": "1", "events.0.payload.n": "1", "events.0.metadata.trace": "x", "events.1.id": ""} {
 		if got := first.field(field); got != want {
 			t.Errorf("%s is %q, want %q: %s", field, got, want, first.body)
@@ -92,13 +93,15 @@ func TestSubscriptionOverHTTP(t *testing.T) {
 	}
 	ack := func(id, token string) string { return fmt.Sprintf(`{"events": [{"id": %q, "token": %q}]}`, id, token) }
 	late := b.want(200, "POST", s+"/ack", ack(id, receipt))
-	if late.field("acknowledged") != "0" || late.field("refused.0.reason") != "lapsed" || late.field("refused.0.id") != id {
+	if late.field("acknowledged") != "0" || late.field("refused.0.reason") != "lapsed" ||
+		late.field("refused.0.id") != id {
 		t.Errorf("late: %s", late.body)
 	}
-	if done := b.want(200, "POST", s+"/ack", ack(id, second.field("events.0.token"))); done.field("acknowledged") != "1" {
+	its := ack(id, second.field("events.0.token"))
+	if done := b.want(200, "POST", s+"/ack", its); done.field("acknowledged") != "1" {
 		t.Errorf("acknowledged: %s", done.body)
 	}
-	if twice := b.want(200, "POST", s+"/ack", ack(id, second.field("events.0.token"))); twice.field("refused.0.reason") != "unknown" {
+	if twice := b.want(200, "POST", s+"/ack", its); twice.field("refused.0.reason") != "unknown" {
 		t.Errorf("twice: %s", twice.body)
 	}
 	for path, body := range map[string]string{s + "/ack": `{"events": []}`, s + "/nack": `{"id": "x"}`,
@@ -121,7 +124,8 @@ func TestSubscriptionOverHTTP(t *testing.T) {
 	if list := other.want(200, "GET", "/v1/subscriptions", ""); list.field("items.0.name") != "" {
 		t.Errorf("another tenant sees %s", list.body)
 	}
-	if list := b.want(200, "GET", "/v1/subscriptions", ""); list.field("items.0.name") != "billing" || list.field("items.0.outstanding") != "0" {
+	if list := b.want(200, "GET", "/v1/subscriptions", ""); list.field("items.0.name") != "billing" ||
+		list.field("items.0.outstanding") != "0" {
 		t.Errorf("the list: %s", list.body)
 	}
 	// A gateway that stops answers who waits.
