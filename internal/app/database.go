@@ -62,8 +62,8 @@ type ForParts interface {
 }
 
 // ErrNoSubscriptions says that a database has no tables of subscriptions.
-var ErrNoSubscriptions = errors.New("there are no subscriptions here: they need PostgreSQL, and the migration set log " +
-	"(outbox migrate up --set log)")
+var ErrNoSubscriptions = errors.New("there are no subscriptions here: they need PostgreSQL, and the " +
+	"migration set log (outbox migrate up --set log)")
 
 // ForPeople is what the commands ask of a database.
 type ForPeople interface {

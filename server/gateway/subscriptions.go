@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/subscription"
 	"github.com/outboxrelay/outbox/server/token"
 )
@@ -27,7 +28,7 @@ type nextRequest struct {
 
 type nextReply struct {
 	Body struct {
-		Events []subscription.Event `json:"events" nullable:"false"`
+		Events []subscription.Given `json:"events" nullable:"false"`
 	} `nameHint:"SubscriptionEvents"`
 }
 
@@ -40,8 +41,8 @@ type subscriptions struct {
 func (a *subscriptions) next(ctx context.Context, in *nextRequest) (*nextReply, error) {
 	wait, err := time.ParseDuration(in.Wait)
 	if err != nil || wait < 0 || wait > maxWait {
-		return nil, newProblem(http.StatusBadRequest, "", &huma.ErrorDetail{Location: "query.wait",
-			Message: "must be a time of 0s to 60s, such as 30s"})
+		return nil, a.refusal(ctx, "query",
+			&crawl.FieldError{Field: "wait", Problem: "must be a time of 0s to 60s, such as 30s"})
 	}
 	out := &nextReply{}
 	tenant := principalOf(ctx).Tenant
@@ -71,7 +72,7 @@ func (a *subscriptions) next(ctx context.Context, in *nextRequest) (*nextReply, 
 		}
 	}
 	if out.Body.Events == nil {
-		out.Body.Events = []subscription.Event{} // [] and not null
+		out.Body.Events = []subscription.Given{} // [] and not null
 	}
 	return out, nil
 }
@@ -95,8 +96,8 @@ type ackReply struct {
 
 func (a *subscriptions) ack(ctx context.Context, in *ackRequest) (*ackReply, error) {
 	if n := len(in.Body.Value.Events); n == 0 || n > 10_000 {
-		return nil, newProblem(http.StatusBadRequest, "", &huma.ErrorDetail{Location: "body.events",
-			Message: "must be 1 to 10000 events"})
+		return nil, a.refusal(ctx, "body",
+			&crawl.FieldError{Field: "events", Problem: "must be 1 to 10000 events"})
 	}
 	out := &ackReply{}
 	var err error
@@ -131,8 +132,8 @@ func (a *subscriptions) nack(ctx context.Context, in *nackRequest) (*nackReply, 
 	if b.Delay != "" {
 		d, err := time.ParseDuration(b.Delay)
 		if err != nil || d < 0 {
-			return nil, newProblem(http.StatusBadRequest, "", &huma.ErrorDetail{Location: "body.delay",
-				Message: "must be a time such as 10s"})
+			return nil, a.refusal(ctx, "body",
+				&crawl.FieldError{Field: "delay", Problem: "must be a time such as 10s"})
 		}
 		delay = &d
 	}

@@ -88,7 +88,7 @@ func explained(err error) error {
 const answerBytes = 4 << 20
 
 // Next implements subscription.Store.
-func (s *Subscriptions) Next(ctx context.Context, tenant, name string, most int) (all []subscription.Event, err error) {
+func (s *Subscriptions) Next(ctx context.Context, tenant, name string, most int) (all []subscription.Given, err error) {
 	cut := false
 	err = s.ask(ctx, tenant, name, "subscription_next", []any{most}, func(rows pgx.Rows) error {
 		for bytes := 0; rows.Next(); {
@@ -96,7 +96,7 @@ func (s *Subscriptions) Next(ctx context.Context, tenant, name string, most int)
 				cut = true
 				return nil // closing them discards the rest
 			}
-			var e subscription.Event
+			var e subscription.Given
 			err := rows.Scan(&e.ID, &e.Position, &e.Token, &e.Attempt, &e.Type, &e.Key, &e.Tenant, &e.OccurredAt, &e.Payload,
 				&e.Metadata)
 			if err != nil {

@@ -27,8 +27,8 @@ var ErrRefused = errors.New("refused")
 var ErrExists = errors.New("there is a subscription of this name already, with other settings: remove it first, or " +
 	"choose another name")
 
-// Event is an event that a subscription gives, until it is acknowledged with its token or its lease is over.
-type Event struct {
+// Given is an event that a subscription gives, until it is acknowledged with its token or its lease is over.
+type Given struct {
 	ID         uuid.UUID       `json:"id"`
 	Position   int64           `json:"position,string" doc:"In the log. Of one key, an event that was written later has a greater one."`
 	Token      uuid.UUID       `json:"token" doc:"To acknowledge it with."`
@@ -86,7 +86,7 @@ type State struct {
 
 // Store keeps subscriptions. One of another tenant is ErrUnknown; an empty tenant stands for all.
 type Store interface {
-	Next(ctx context.Context, tenant, name string, most int) ([]Event, error)
+	Next(ctx context.Context, tenant, name string, most int) ([]Given, error)
 	Ack(ctx context.Context, tenant, name string, events []Receipt) (acknowledged int, refused []Refused, err error)
 	// Nack returns nil where the token is not the event's.
 	Nack(ctx context.Context, tenant, name string, event Receipt, why string, delay *time.Duration) (*Failure, error)

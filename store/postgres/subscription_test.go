@@ -172,7 +172,8 @@ func TestSubscriptionHoldsUpAKeyAlone(t *testing.T) {
 	l.write(keyed("b", 3))
 	b3 := l.next(l.pool, "s", 10, minute)
 	want(t, "another key goes on", b3, "b3")
-	_, err := l.pool.Exec(t.Context(), "UPDATE outbox_subscription_events SET next_at = now() WHERE next_at IS NOT NULL")
+	_, err := l.pool.Exec(t.Context(), "UPDATE outbox_subscription_events SET next_at = now() "+
+		"WHERE next_at IS NOT NULL")
 	ok(t, err)
 	again := l.next(l.pool, "s", 10, minute)
 	want(t, "after its wait", again, "a1", "a2")
@@ -279,8 +280,9 @@ func TestSubscriptionLetters(t *testing.T) {
 	// The other one lets them lapse.
 	want(t, "the other", l.next(l.pool, "other", 10, "1 microsecond"), "a1", "a2", "b1")
 	want(t, "given up", l.next(l.pool, "other", 10, minute))
-	const letters = "SELECT string_agg(destination || ' ' || event_key || payload::text || ' ' || error_reason || ' ' || " +
-		"attempts || ' ' || jsonb_array_length(error_history), ', ' ORDER BY destination, event_key, payload::text) FROM job_dlq"
+	const letters = "SELECT string_agg(destination || ' ' || event_key || payload::text || ' ' || error_reason || " +
+		"' ' || attempts || ' ' || jsonb_array_length(error_history), ', ' ORDER BY destination, event_key, " +
+		"payload::text) FROM job_dlq"
 	if got, expect := one[string](t, l.pool, letters), "other a1 HandlerTimeout 1 1, other a2 HandlerTimeout 1 1, "+
 		"other b1 HandlerTimeout 1 1, s a1 DeliveryFailed 2 2"; got != expect {
 		t.Errorf("letters: %s\nwant %s", got, expect)
@@ -289,8 +291,8 @@ func TestSubscriptionLetters(t *testing.T) {
 	ok(t, err)
 	store, err := postgres.OpenDeadLetters(t.Context(), l.pool, postgres.DeadLettersConfig{})
 	ok(t, err)
-	sum, err := deadletter.Replay(t.Context(), store, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true},
-		Operator: deadletter.Operator{Actor: "test"}})
+	sum, err := deadletter.Replay(t.Context(), store, deadletter.ReplayOptions{
+		Selection: deadletter.Selection{All: true}, Operator: deadletter.Operator{Actor: "test"}})
 	ok(t, err)
 	if sum.Letters != 4 {
 		t.Errorf("replayed %+v", sum)
@@ -311,7 +313,8 @@ func TestSubscriptionOfTwoConsumersAfterLong(t *testing.T) {
 	_, err := l.pool.Exec(t.Context(), "UPDATE outbox_subscriptions SET most = 3000")
 	ok(t, err)
 	const events, keys = 20_000, 50
-	_, err = l.pool.Exec(t.Context(), "INSERT INTO outbox_log (event_topic, occurred_at, aggregate_id, source_bc, payload) "+
+	_, err = l.pool.Exec(t.Context(), "INSERT INTO outbox_log (event_topic, occurred_at, aggregate_id, source_bc, "+
+		"payload) "+
 		"SELECT 'a', now(), (i % $2::int)::text, 'test', to_jsonb(i) FROM generate_series(1, $1::int) i", events, keys)
 	ok(t, err)
 	var mu sync.Mutex
@@ -368,7 +371,8 @@ func TestSubscriptionBackPressureAndRewind(t *testing.T) {
 	l.ack("s", first...)
 	fourth := l.next(l.pool, "s", 10, minute)
 	want(t, "then the next", fourth, "d1")
-	_, err = l.pool.Exec(t.Context(), "UPDATE outbox_subscriptions SET most = 100; SELECT outbox_rewind('s', '-infinity')")
+	_, err = l.pool.Exec(t.Context(), "UPDATE outbox_subscriptions SET most = 100; "+
+		"SELECT outbox_rewind('s', '-infinity')")
 	ok(t, err)
 	want(t, "moved back, without what is outstanding", l.next(l.pool, "s", 10, minute), "a1", "b1", "c1")
 }
@@ -409,8 +413,8 @@ func TestTruncationWaitsForSubscriptions(t *testing.T) {
 	looked := func() {
 		t.Helper()
 		sweeps := func() int {
-			return one[int](t, l.pool, "SELECT coalesce(sum(seq_scan + coalesce(idx_scan, 0)), 0)::int FROM pg_stat_user_tables "+
-				"WHERE relname = 'outbox_subscriptions'")
+			return one[int](t, l.pool, "SELECT coalesce(sum(seq_scan + coalesce(idx_scan, 0)), 0)::int "+
+				"FROM pg_stat_user_tables WHERE relname = 'outbox_subscriptions'")
 		}
 		before := sweeps()
 		eventually(t, "retention looks again", func() bool { return sweeps() > before+2 })
@@ -472,7 +476,8 @@ func TestRolesOfSubscriptions(t *testing.T) {
 	want(t, "a gateway", l.next(mine, "s", 10, "1 microsecond"), "a1")
 	want(t, "given up", l.next(mine, "s", 10, minute))
 	ok(t, mine.Commit(t.Context()))
-	if n := one[int](t, l.pool, "SELECT count(*) FROM job_dlq WHERE app_id = (SELECT id FROM apps WHERE namespace = 'acme')"); n != 2 {
+	if n := one[int](t, l.pool, "SELECT count(*) FROM job_dlq WHERE app_id = "+
+		"(SELECT id FROM apps WHERE namespace = 'acme')"); n != 2 {
 		t.Errorf("%d letters of the tenant, want 2", n)
 	}
 	for tenant, sql := range map[string]string{
@@ -482,15 +487,18 @@ func TestRolesOfSubscriptions(t *testing.T) {
 			t.Errorf("tenant %q, %s: %v", tenant, sql, err)
 		}
 	}
-	for role, pool := range map[string]*pgxpool.Pool{"producer": as("outbox_producer"), "reader": as("outbox_reader"), "consumer": consumer} {
+	for role, pool := range map[string]*pgxpool.Pool{"producer": as("outbox_producer"), "reader": as("outbox_reader"),
+		"consumer": consumer} {
 		_, err := pool.Exec(t.Context(), "SELECT outbox_subscribe('new')")
 		if answer := new(pgconn.PgError); !errors.As(err, &answer) || answer.Code != "42501" {
 			t.Errorf("a %s subscribes: %v", role, err)
 		}
 	}
-	_, err := as("outbox_operator").Exec(t.Context(), "SELECT outbox_subscribe('new'); SELECT outbox_rewind('new', '-infinity')")
+	_, err := as("outbox_operator").Exec(t.Context(), "SELECT outbox_subscribe('new'); "+
+		"SELECT outbox_rewind('new', '-infinity')")
 	ok(t, err)
-	for _, verb := range []string{"SELECT payload FROM job_dlq", "DELETE FROM outbox_subscriptions", "UPDATE outbox_log SET payload = '1'"} {
+	for _, verb := range []string{"SELECT payload FROM job_dlq", "DELETE FROM outbox_subscriptions",
+		"UPDATE outbox_log SET payload = '1'"} {
 		_, err := consumer.Exec(t.Context(), verb)
 		if answer := new(pgconn.PgError); !errors.As(err, &answer) || answer.Code != "42501" {
 			t.Errorf("a consumer: %s: %v", verb, err)

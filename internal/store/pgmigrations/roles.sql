@@ -7,7 +7,7 @@
 --     GRANT outbox_operator TO support;          -- lists, replays, discards and purges dead letters
 --     GRANT outbox_gateway  TO web;              -- serves the HTTP API, a tenant a transaction
 --     GRANT outbox_worker   TO crawler;          -- crawls runs, of all tenants
---     GRANT outbox_consumer TO billing;          -- remembers what it has handled (package inbox), and has subscriptions
+--     GRANT outbox_consumer TO billing;          -- remembers what it has handled, and asks subscriptions
 --     GRANT outbox_owner    TO deployer;         -- migrates and purges
 --     ALTER ROLE deployer SET role = outbox_owner;   -- so that what it creates belongs to outbox_owner too
 --
@@ -67,13 +67,16 @@ BEGIN
             EXECUTE format('REVOKE ALL ON SEQUENCE %s FROM outbox_producer, outbox_run_producer, outbox_relay, outbox_reader, outbox_operator, outbox_gateway, outbox_worker, outbox_consumer', to_regclass(name));
         END IF;
     END LOOP;
-    FOREACH name IN ARRAY ARRAY['outbox_uuidv7()', 'crawl_events_append()', 'crawl_outbox_tenant()', 'outbox_events_refuse()', 'event_outbox_refuse()', 'outbox_once(uuid[], uuid, interval[])', 'outbox_inbox_sweep()',
-                                'outbox_log_place(timestamptz)', 'outbox_subscribe(text, timestamptz, text[], text, interval, int)', 'outbox_rewind(text, timestamptz)',
-                                'outbox_subscription_event(outbox_subscription_events)', 'outbox_subscription_bury(text, bigint[], text)', 'outbox_subscription_fetch(outbox_subscriptions, int)',
-                                'outbox_next(text, int, interval)', 'outbox_ack(text, uuid[], uuid[])', 'outbox_nack(text, uuid, uuid, text, interval)'] LOOP
+    FOREACH name IN ARRAY ARRAY['outbox_uuidv7()', 'crawl_events_append()', 'crawl_outbox_tenant()', 'outbox_events_refuse()', 'event_outbox_refuse()', 'outbox_once(uuid[], uuid, interval[])', 'outbox_inbox_sweep()'] LOOP
         IF to_regprocedure(name) IS NOT NULL THEN
             EXECUTE format('ALTER FUNCTION %s OWNER TO outbox_owner', to_regprocedure(name));
         END IF;
+    END LOOP;
+    FOR name IN SELECT p.oid::regprocedure::text FROM pg_proc p   -- some have types of the set log, which need not be there
+                 WHERE to_regclass('outbox_subscriptions') IS NOT NULL AND p.pronamespace = to_regnamespace(quote_ident(current_schema()))
+                   AND p.proname IN ('outbox_log_place', 'outbox_subscribe', 'outbox_rewind', 'outbox_subscription_event', 'outbox_subscription_bury',
+                                     'outbox_subscription_fetch', 'outbox_next', 'outbox_ack', 'outbox_nack') LOOP
+        EXECUTE format('ALTER FUNCTION %s OWNER TO outbox_owner', name);
     END LOOP;
     -- Purges run with the caller's rights, so nobody gains anything by calling them. That PUBLIC may not says so.
     FOREACH name IN ARRAY ARRAY['purge_job_dlq', 'purge_event_outbox'] LOOP
@@ -110,18 +113,18 @@ BEGIN
         ('outbox_consumer', 'outbox_inbox_turn', 'SELECT, UPDATE (current, since)'),
         ('outbox_consumer', 'outbox_inbox_consumers', 'SELECT, INSERT, UPDATE (keep, seen_at)'),
         ('outbox_consumer', 'outbox_inbox_claims', 'SELECT, INSERT, UPDATE, DELETE'),
-        -- And asks a subscription for events of a log, and buries what it gives up. A gateway does so for others, a tenant
-        -- a transaction, and makes subscriptions.
+        -- And asks a subscription for events of a log, and buries what it gives up. A gateway does so for others,
+        -- a tenant a transaction, and makes subscriptions.
         ('outbox_consumer', 'outbox_log',           'SELECT'),
         ('outbox_consumer', 'outbox_subscriptions', 'SELECT, UPDATE (position, snapshot, late_position, late_snapshot)'),
         ('outbox_consumer', 'outbox_subscription_events', 'SELECT, INSERT, UPDATE, DELETE'),
         ('outbox_consumer', 'job_dlq',              'INSERT'),
-        ('outbox_consumer', 'apps',                 'SELECT, INSERT'),
+        ('outbox_consumer', 'apps',                 'SELECT (id, namespace), INSERT (name, namespace)'),
         ('outbox_gateway', 'outbox_log',            'SELECT'),
         ('outbox_gateway', 'outbox_subscriptions',  'SELECT, INSERT, DELETE, UPDATE (position, snapshot, late_position, late_snapshot)'),
         ('outbox_gateway', 'outbox_subscription_events', 'SELECT, INSERT, UPDATE, DELETE'),
         ('outbox_gateway', 'job_dlq',               'INSERT'),
-        ('outbox_gateway', 'apps',                  'SELECT, INSERT'),
+        ('outbox_gateway', 'apps',                  'SELECT (id, namespace), INSERT (name, namespace)'),
         ('outbox_operator', 'outbox_subscriptions', 'SELECT, INSERT, DELETE, UPDATE'),
         ('outbox_operator', 'outbox_subscription_events', 'SELECT, INSERT'),   -- the replay of a letter
         ('outbox_relay', 'outbox_subscriptions',    'SELECT'),   -- retention waits for them
@@ -278,6 +281,7 @@ DECLARE
     part TEXT;
 BEGIN
     FOREACH part IN ARRAY ARRAY['consumer', 'gateway'] LOOP
+        CONTINUE WHEN to_regclass('job_dlq') IS NULL;
         EXECUTE format('DROP POLICY IF EXISTS %I ON job_dlq', 'job_dlq_' || part);
         EXECUTE format('CREATE POLICY %I ON job_dlq FOR INSERT TO %I WITH CHECK (true)', 'job_dlq_' || part, 'outbox_' || part);
     END LOOP;

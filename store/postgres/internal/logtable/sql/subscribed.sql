@@ -1,6 +1,6 @@
--- retention: how many subscriptions there are, and whether each of them has fetched every row of a part of a log, and had
--- it acknowledged. $1 part. The caller has the part locked, as for truncate.sql. What is outstanding is few, and read
--- whole. Indexes: the end of that of positions; for rows that a subscription's snapshot does not see that of
+-- retention: how many subscriptions there are, and whether each of them has fetched every row of a part of a log, and
+-- had it acknowledged. $1 part. The caller has the part locked, as for truncate.sql. What is outstanding is few, and
+-- read whole. Indexes: the end of that of positions; for rows that a subscription's snapshot does not see that of
 -- transactions.
 SELECT count(*)::int, coalesce(bool_and(
            s.late_position IS NULL
