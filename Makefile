@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help deps servers quick test test-database race suite lint vuln build bench bench-peers bench-quick bench-report orms migrators readers fuzz chaos soak snapshot snapshot-log
+.PHONY: help deps servers quick test test-database race suite lint vuln build bench bench-peers bench-quick bench-report orms migrators readers clients fuzz chaos soak snapshot snapshot-log
 
 FUZZTIME ?= 20s
 
@@ -33,6 +33,9 @@ RACED := . ./relay ./outboxtest ./server/crawl ./server/gateway ./server/stream 
 DRIVERS := /internal/(cli|test/integration|store/pgmigrations)$$
 # What needs a server that takes long to start, kills processes, or drives programs.
 SLOW := /store/postgres|/server/pgstore|/internal/(cli|app|store/pg[a-z]*|test/(integration|chaos|pgtest|testenv))$$|/contrib/|/examples/|/sink/(kafka|natsjs|pgtable|rabbitmq|redis[a-z]*)$$
+
+# As Debian's packages have it: python3-psycopg, mypy, python3-hatchling.
+PYTHON ?= /usr/bin/python3
 
 # How many tests of a package run at once: more than there are processors, since most of their time they wait. Drivers
 # say it themselves (testenv.AtOnce), as each of their tests keeps several programs busy.
@@ -118,6 +121,15 @@ readers: servers ## kafkajs, kcat, sarama and Watermill's subscribers read what 
 	npm --prefix examples/readers/kafkajs ci --no-audit --no-fund
 	go -C examples/readers vet ./...
 	go -C examples/readers test ./...
+
+# Not a step of .ci/run: npm and apt are asked for what it runs.
+clients: servers ## the packages for TypeScript and Python against a gateway that is killed (clients); needs node 20, npm, and Python with psycopg, mypy and hatchling
+	npm --prefix clients/typescript ci --no-audit --no-fund
+	npm --prefix clients/typescript run build
+	npm --prefix clients/typescript run check
+	cd clients/python && $(PYTHON) -m mypy
+	go -C clients vet ./...
+	go -C clients test ./...
 
 # One at a time: `go test -fuzz` takes a single target of a single package.
 fuzz: servers ## every fuzz target for FUZZTIME (20s)

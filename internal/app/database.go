@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/store/retention"
 	"github.com/outboxrelay/outbox/server/crawl"
+	"github.com/outboxrelay/outbox/server/subscription"
 	"github.com/outboxrelay/outbox/server/token"
 )
 
@@ -55,7 +57,13 @@ type ForRelay interface {
 type ForParts interface {
 	Runs(ctx context.Context) (Runs, error)
 	Tokens(ctx context.Context) (Tokens, error)
+	// Subscriptions opens the subscriptions of a log; ErrNoSubscriptions where the database has none.
+	Subscriptions(ctx context.Context) (subscription.Store, error)
 }
+
+// ErrNoSubscriptions says that a database has no tables of subscriptions.
+var ErrNoSubscriptions = errors.New("there are no subscriptions here: they need PostgreSQL, and the " +
+	"migration set log (outbox migrate up --set log)")
 
 // ForPeople is what the commands ask of a database.
 type ForPeople interface {

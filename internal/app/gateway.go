@@ -17,6 +17,7 @@ import (
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/gateway"
 	"github.com/outboxrelay/outbox/server/stream"
+	"github.com/outboxrelay/outbox/server/subscription"
 	"github.com/outboxrelay/outbox/server/token"
 	"github.com/outboxrelay/outbox/sink"
 )
@@ -59,9 +60,15 @@ func (a *api) run(ctx context.Context) error {
 	defer db.Close()
 	var runs Runs
 	var tokens Tokens
+	var subscriptions subscription.Store // nil: none
 	err = await(ctx, a.log, a.part, "database "+MaskDatabase(a.cfg.Database),
 		func(ctx context.Context) (err error) {
-			runs, tokens, err = a.openStores(ctx, db)
+			if runs, tokens, err = a.openStores(ctx, db); err != nil {
+				return err
+			}
+			if subscriptions, err = db.Subscriptions(ctx); errors.Is(err, ErrNoSubscriptions) {
+				return nil
+			}
 			return err
 		})
 	if err != nil {
@@ -81,7 +88,7 @@ func (a *api) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	g, err := a.gateway(store, hub, tokens)
+	g, err := a.gateway(store, hub, tokens, subscriptions)
 	if err != nil {
 		return err
 	}
@@ -94,6 +101,11 @@ func (a *api) run(ctx context.Context) error {
 	background.Go(func() error { return hub.Run(behind) })
 	background.Go(func() error { return notifier.Run(behind) })
 	background.Go(func() error { return g.Run(behind) })
+	if subscriptions != nil {
+		background.Go(func() error {
+			return db.Listen(behind, a.log, func(string) { g.Wake() })
+		})
+	}
 	a.part.serve(behind, &background, runs.Readable)
 	a.log.Info("serving the API", "address", a.listener.Addr().String(), "auth", a.cfg.Serve.Auth, "crawlers",
 		names(a.crawlers), "database", MaskDatabase(a.cfg.Database), heard)
@@ -140,11 +152,14 @@ func (a *api) hub(store crawl.Store, live outbox.Subscriber) (*stream.Hub, error
 		stream.Config{RunChannel: runChannel, TopicChannel: topicChannel, Logger: a.log}), nil
 }
 
-func (a *api) gateway(store crawl.Store, hub *stream.Hub, tokens token.Store) (*gateway.Gateway, error) {
+func (a *api) gateway(
+	store crawl.Store, hub *stream.Hub, tokens token.Store, subscriptions subscription.Store,
+) (*gateway.Gateway, error) {
 	s := a.cfg.Serve
 	cfg := gateway.Config{
 		Runs: crawl.NewService(store, crawl.ServiceConfig{Crawlers: names(a.crawlers), MaxCalls: apiConns / 2}),
-		Hub:  hub, RunsOnly: a.cfg.BareTopics(), AllowedOrigins: s.Origins, PublicURL: s.PublicURL, Logger: a.log,
+		Hub:  hub, Subscriptions: subscriptions, RunsOnly: a.cfg.BareTopics(), AllowedOrigins: s.Origins,
+		PublicURL: s.PublicURL, Logger: a.log,
 		Streams: gateway.StreamConfig{
 			DrainWindow: drainWindow, MaxConnections: s.StreamLimit, MaxPerTenant: s.StreamLimitTenant(),
 		},

@@ -27,6 +27,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
 	"github.com/outboxrelay/outbox/internal/store/retention"
 	"github.com/outboxrelay/outbox/server/pgstore"
+	"github.com/outboxrelay/outbox/server/subscription"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -131,6 +132,16 @@ func (d postgresDatabase) Runs(ctx context.Context) (Runs, error) {
 
 func (d postgresDatabase) Tokens(ctx context.Context) (Tokens, error) {
 	return pgstore.OpenTokens(ctx, d.Pool)
+}
+
+func (d postgresDatabase) Subscriptions(ctx context.Context) (subscription.Store, error) {
+	s, err := pgstore.OpenSubscriptions(ctx, d.Pool)
+	if _, missing := errors.AsType[*outbox.SchemaError](err); missing {
+		return nil, ErrNoSubscriptions
+	} else if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 func (d postgresDatabase) Letters(ctx context.Context, layouts []outbox.Layout) (deadletter.Store, error) {

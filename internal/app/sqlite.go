@@ -20,6 +20,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/store/sqlitemigrations"
 	"github.com/outboxrelay/outbox/server/sqlitestore"
+	"github.com/outboxrelay/outbox/server/subscription"
 	"github.com/outboxrelay/outbox/store/sqlite"
 )
 
@@ -122,6 +123,11 @@ func (d *sqliteDatabase) OpenRetention(ctx context.Context, layout outbox.Layout
 
 func (d *sqliteDatabase) Runs(ctx context.Context) (Runs, error) {
 	return sqlitestore.OpenRuns(ctx, d.db)
+}
+
+// Subscriptions implements ForParts: there are no logs.
+func (*sqliteDatabase) Subscriptions(context.Context) (subscription.Store, error) {
+	return nil, ErrNoSubscriptions
 }
 
 func (d *sqliteDatabase) Tokens(ctx context.Context) (Tokens, error) {

@@ -82,6 +82,7 @@ var layers = []layer{
 	{"server/crawl", 5, "one application of the outbox; HTTP is the gateway's"},
 	{"server/stream", 5,
 		"history, then live, for any number of readers; works on interfaces that a store and a broker fulfil"},
+	{"server/subscription", 5, "who waits for events of a subscription; works on an interface that a store fulfils"},
 	{"server/token", 5, "who may use the API; works on an interface that a store fulfils"},
 	{"server/sse", 5, "the wire format of Server-Sent Events; std only"},
 	{"server/gateway", 7, "reads through interfaces; which store is behind them is decided in internal/app"},

@@ -32,7 +32,7 @@ var choosing = map[string]struct {
 }
 
 var making = []string{"write", "route test", "token create", "endpoints add", "endpoints set", "config print",
-	"config validate", "relay", "serve"}
+	"config validate", "relay", "serve", "subscriptions add"}
 
 var (
 	listedCommand = regexp.MustCompile(`(?m)^  ([a-z]+) +[A-Z]`)

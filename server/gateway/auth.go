@@ -6,6 +6,7 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -50,6 +51,9 @@ func (g gate) bearer(ctx context.Context, r *http.Request) (token.Principal, err
 	return g.cfg.Auth.Authenticate(ctx, strings.TrimSpace(text))
 }
 
+// waiting is the metadata of an operation that may wait for so long before it begins to answer.
+const waiting = "waiting"
+
 type principalKey struct{}
 
 func principalOf(ctx context.Context) token.Principal {
@@ -59,9 +63,14 @@ func principalOf(ctx context.Context) token.Principal {
 
 // guard lets a request of the API through whose principal has the operation's scope, and limits its time.
 func (g gate) guard(hc huma.Context, next func(huma.Context)) {
-	ctx, cancel := context.WithTimeout(hc.Context(), g.cfg.Timeout)
+	waits, _ := hc.Operation().Metadata[waiting].(time.Duration)
+	ctx, cancel := context.WithTimeout(hc.Context(), g.cfg.Timeout+waits)
 	defer cancel()
 	r, w := humago.Unwrap(hc)
+	if seen, ok := w.(*watched); ok && waits > 0 {
+		seen.until = seen.until.Add(waits)
+		_ = seen.rc.SetWriteDeadline(seen.until) // only a recorder of a test has none
+	}
 	who, err := g.bearer(ctx, r)
 	note(w, who, err)
 	if err != nil {

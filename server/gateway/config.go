@@ -11,6 +11,7 @@ import (
 
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/stream"
+	"github.com/outboxrelay/outbox/server/subscription"
 	"github.com/outboxrelay/outbox/server/token"
 )
 
@@ -18,6 +19,9 @@ import (
 type Config struct {
 	Runs *crawl.Service // required
 	Hub  *stream.Hub    // nil: no streams
+	// Subscriptions are asked for events and acknowledgements. nil: there are none, and their requests are answered with
+	// 501.
+	Subscriptions subscription.Store
 	// Auth finds out who makes a request. nil: authentication is off, everybody is crawl.DefaultTenant and may do
 	// everything. Then serve on a loopback address only; requests must name localhost or an IP address as their Host,
 	// and must not come through a proxy.

@@ -4,12 +4,17 @@ import (
 	"context"
 	"net/http"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/outboxrelay/outbox/server/subscription"
 )
 
 // Gateway is the API. It is safe for concurrent use.
 type Gateway struct {
 	gate
 	streams *streams
+	waiter  *subscription.Waiter // nil: no subscriptions
 	handler http.Handler
 }
 
@@ -22,11 +27,32 @@ func (g *Gateway) StreamStats() StreamStats { return g.streams.stats() }
 // DrainStreams ends all streams, spread over StreamConfig.DrainWindow, each after the event it is sending, and waits
 // for them or for ctx. Those opened meanwhile end at once. The server's listener should be closed before, so that
 // clients come back to another gateway.
-func (g *Gateway) DrainStreams(ctx context.Context) { g.streams.connections.drain(ctx) }
+// Requests that wait for events of subscriptions are answered at once.
+func (g *Gateway) DrainStreams(ctx context.Context) {
+	if g.waiter != nil {
+		g.waiter.Drain()
+	}
+	g.streams.connections.drain(ctx)
+}
 
-// Run ends streams whose tokens have expired or were revoked, until ctx ends. Without it they last as long as their
-// connections.
-func (g *Gateway) Run(ctx context.Context) error { return g.streams.endRevoked(ctx) }
+// Run ends streams whose tokens have expired or were revoked, and wakes requests that wait for events of subscriptions,
+// until ctx ends. Without it streams last as long as their connections, and requests wait as long as they may.
+func (g *Gateway) Run(ctx context.Context) error {
+	if g.waiter == nil {
+		return g.streams.endRevoked(ctx)
+	}
+	var running errgroup.Group
+	running.Go(func() error { return g.waiter.Run(ctx) })
+	running.Go(func() error { return g.streams.endRevoked(ctx) })
+	return running.Wait()
+}
+
+// Wake has requests that wait for events of subscriptions look at once. It never blocks.
+func (g *Gateway) Wake() {
+	if g.waiter != nil {
+		g.waiter.Wake()
+	}
+}
 
 // New returns a gateway, or everything that is wrong with cfg.
 func New(cfg Config) (*Gateway, error) {
@@ -35,12 +61,16 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	gate := gate{refuser{cfg.Logger}, &cfg}
 	g := &Gateway{gate: gate, streams: newStreams(gate)}
+	if cfg.Subscriptions != nil {
+		g.waiter = subscription.NewWaiter(cfg.Subscriptions, cfg.Logger)
+	}
 	mux := http.NewServeMux()
 	a := newAPI(gate, mux)
 	a.routeRuns()
 	a.routeChanges()
 	a.routeEvents()
 	a.routeTickets()
+	a.routeSubscriptions(g.waiter)
 	if cfg.Hub != nil {
 		mux.HandleFunc("GET /v1/runs/{id}/stream", g.streams.streamRun)
 		mux.HandleFunc("GET /v1/stream", g.streams.streamTopics)
@@ -58,7 +88,7 @@ func New(cfg Config) (*Gateway, error) {
 func (g *Gateway) notFound(mux *http.ServeMux) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var allowed []string
-		for _, method := range []string{http.MethodGet, http.MethodPost} {
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete} {
 			other := r.Clone(r.Context())
 			other.Method = method
 			if _, pattern := mux.Handler(other); pattern != "/" {

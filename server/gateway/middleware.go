@@ -157,9 +157,10 @@ func (g gate) shared(next http.Handler) http.Handler {
 	}
 	return cors.New(cors.Options{
 		AllowOriginFunc: origins(g.cfg.AllowedOrigins).allow,
-		AllowedMethods:  []string{http.MethodGet, http.MethodHead, http.MethodPost},
-		AllowedHeaders:  []string{"Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Request-Id"},
-		ExposedHeaders:  []string{"Location", "X-Request-Id", "Idempotency-Replayed", "Retry-After"},
-		MaxAge:          600,
+		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut,
+			http.MethodDelete},
+		AllowedHeaders: []string{"Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Request-Id"},
+		ExposedHeaders: []string{"Location", "X-Request-Id", "Idempotency-Replayed", "Retry-After"},
+		MaxAge:         600,
 	}).Handler(next)
 }

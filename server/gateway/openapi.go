@@ -26,7 +26,7 @@ append with the same event ids, the others as they are.
 
 Each request carries a token (Authorization: Bearer obx_…) of one tenant; a run of another tenant does not exist (404).
 The scope that an operation needs is in
-its security requirement: read, write or operate; none includes another.`
+its security requirement: read, write, operate or consume; none includes another.`
 
 // api is what the operations share: all of the API but its streams.
 type api struct {
@@ -51,6 +51,7 @@ func newAPI(g gate, mux *http.ServeMux) *api {
 	cfg.Info.Contact = &huma.Contact{Name: "Outbox", URL: "https://github.com/outboxrelay/outbox"}
 	cfg.Tags = []*huma.Tag{{Name: "Runs", Description: "Crawl runs and their events."},
 		{Name: "Events", Description: "The log of a run, in pages."},
+		{Name: "Subscriptions", Description: "Events of a log table, to be acknowledged."},
 		{Name: "Streams", Description: "Events as they commit, as Server-Sent Events."}}
 	cfg.Servers = []*huma.Server{{URL: cmp.Or(g.cfg.PublicURL, "/")}}
 	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
@@ -131,7 +132,9 @@ func (a *api) operation(
 	id, method, path string, scope token.Scope, status int, summary, details string, errs ...int,
 ) huma.Operation {
 	tag := "Runs"
-	if strings.Contains(path, "/events") {
+	if strings.Contains(path, "/subscriptions") {
+		tag = "Subscriptions"
+	} else if strings.Contains(path, "/events") {
 		tag = "Events"
 	} else if strings.Contains(path, "stream") {
 		tag = "Streams"
@@ -150,13 +153,14 @@ func (a *api) operation(
 }
 
 // requests are the schemas of what is sent to us, where an unknown field is refused.
-var requests = []string{"AppendEvent", "AppendEvents", "CreateRun", "FailRun", "Nothing"}
+var requests = []string{"Acknowledge", "AppendEvent", "AppendEvents", "CreateRun", "FailRun", "GiveBack", "Nothing",
+	"Receipt", "Subscribe"}
 
 // routeDescription serves the description of the API to anybody.
 func (a *api) routeDescription(mux *http.ServeMux) error {
 	doc := a.OpenAPI()
 	for _, path := range doc.Paths {
-		for _, op := range []*huma.Operation{path.Get, path.Post} {
+		for _, op := range []*huma.Operation{path.Get, path.Post, path.Put, path.Delete} {
 			if op != nil {
 				delete(op.Responses, "422") // see refine
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/outboxrelay/outbox/server/crawl"
+	"github.com/outboxrelay/outbox/server/subscription"
 	"github.com/outboxrelay/outbox/server/token"
 )
 
@@ -82,6 +83,12 @@ func (rf refuser) refusal(ctx context.Context, part string, err error) *problem 
 		return unauthorized(err)
 	case errors.Is(err, crawl.ErrNotFound):
 		return newProblem(http.StatusNotFound, "there is no such run")
+	case errors.Is(err, subscription.ErrUnknown):
+		return newProblem(http.StatusNotFound, err.Error())
+	case errors.Is(err, subscription.ErrExists):
+		return newProblem(http.StatusConflict, err.Error())
+	case errors.Is(err, subscription.ErrRefused):
+		return newProblem(http.StatusBadRequest, err.Error())
 	case errors.As(err, &state):
 		return newProblem(http.StatusConflict, state.Error())
 	case errors.As(err, &quota):

@@ -23,11 +23,12 @@ type Scope string
 const (
 	Read    Scope = "read"    // look at runs, events and streams
 	Write   Scope = "write"   // create runs, append events, start, complete, fail
-	Operate Scope = "operate" // cancel runs
+	Operate Scope = "operate" // cancel runs, make and remove subscriptions
+	Consume Scope = "consume" // get and acknowledge the events of subscriptions
 )
 
 // Scopes are all of them.
-var Scopes = []Scope{Read, Write, Operate}
+var Scopes = []Scope{Read, Write, Operate, Consume}
 
 // TicketTTL is how long a ticket may be used.
 const TicketTTL = 30 * time.Second

@@ -36,6 +36,16 @@ type Store struct {
 
 var _ deadletter.Store = (*Store)(nil)
 
+// subscribed is what subscriptions have fetched of a log. An event that is given up leaves it, and comes back by a
+// replay, to its subscription alone. One that is given counts as delivered.
+var subscribed = outbox.Layout{
+	Table: "outbox_subscription_events",
+	ID:    "id", Position: "number", Topic: "event_topic", Payload: "payload",
+	Key: "event_key", KeyScope: []string{"subscription", "order_key"},
+	Generation: "generation", DeliveredAt: "until",
+	Attempts: "attempts", NextRetryAt: "next_at", ErrorHistory: "error_history",
+}
+
 // table is an outbox table that letters come from.
 type table struct {
 	layout  outbox.Layout
@@ -62,9 +72,10 @@ func Open(
 	if d.hidden, err = cold.Hidden(ctx, db, "job_dlq"); err != nil {
 		return nil, err
 	}
-	owed := outbox.DeliveriesOf("", "")
-	if !slices.ContainsFunc(layouts, func(l outbox.Layout) bool { return strings.EqualFold(l.Table, owed.Table) }) {
-		layouts = append(slices.Clone(layouts), owed)
+	for _, own := range []outbox.Layout{outbox.DeliveriesOf("", ""), subscribed} {
+		if !slices.ContainsFunc(layouts, func(l outbox.Layout) bool { return strings.EqualFold(l.Table, own.Table) }) {
+			layouts = append(slices.Clone(layouts), own)
+		}
 	}
 	for _, l := range layouts {
 		if err := d.open(ctx, l); err != nil {
@@ -106,7 +117,7 @@ type Query struct {
 	RawTable        string
 	Columns         []sqltable.Column
 	KeyColumns      []sqltable.Column // those that make the key
-	Owed            bool              // it is outbox_deliveries, with a row of an event for each sink and destination
+	Owed            bool              // it has a row of an event for each who gets it, and a letter belongs to one
 	InRow           served            // of a row e
 	InOrigin        served            // of a row that letter c kept, as dlq_insert.sql names them
 	Kept            served            // their names as texts
@@ -154,7 +165,7 @@ func (t table) query(q Query) *Query {
 		q.InRow, q.InOrigin = served{"e." + q.Destinations, "e." + q.DeliveredTo}, served{"c.goes", "c.served"}
 		q.Kept = served{q.column(q.Destinations).Text, q.column(q.DeliveredTo).Text}
 	}
-	q.Owed = t.layout.Table == outbox.DeliveriesOf("", "").Table
+	q.Owed = t.layout.Table == outbox.DeliveriesOf("", "").Table || t.layout.Table == subscribed.Table
 	for _, name := range append([]string{q.Key}, q.KeyScope...) {
 		c := q.column(name)
 		if t.layout.Key != "" && name != q.Position && !slices.Contains(q.KeyColumns, c) {

@@ -7,7 +7,7 @@
 --     GRANT outbox_operator TO support;          -- lists, replays, discards and purges dead letters
 --     GRANT outbox_gateway  TO web;              -- serves the HTTP API, a tenant a transaction
 --     GRANT outbox_worker   TO crawler;          -- crawls runs, of all tenants
---     GRANT outbox_consumer TO billing;          -- remembers what it has handled (package inbox)
+--     GRANT outbox_consumer TO billing;          -- remembers what it has handled, and asks subscriptions
 --     GRANT outbox_owner    TO deployer;         -- migrates and purges
 --     ALTER ROLE deployer SET role = outbox_owner;   -- so that what it creates belongs to outbox_owner too
 --
@@ -55,6 +55,7 @@ BEGIN
                                 'outbox_inbox_0', 'outbox_inbox_1', 'outbox_inbox_turn', 'outbox_inbox_consumers', 'outbox_inbox_claims',
                                 'crawl_runs', 'crawl_events', 'crawl_events_written', 'crawl_outbox', 'run_outbox',
                                 'outbox_log', 'outbox_log_0', 'outbox_log_1', 'outbox_log_2', 'outbox_log_3', 'outbox_log_positions', 'outbox_log_era',
+                                'outbox_subscriptions', 'outbox_subscription_events',
                                 'outbox_adopted', 'outbox_migrations_core', 'outbox_migrations_events', 'outbox_migrations_crawl', 'outbox_migrations_log'] LOOP
         IF to_regclass(name) IS NOT NULL THEN
             EXECUTE format('ALTER TABLE %s OWNER TO outbox_owner', to_regclass(name));
@@ -70,6 +71,12 @@ BEGIN
         IF to_regprocedure(name) IS NOT NULL THEN
             EXECUTE format('ALTER FUNCTION %s OWNER TO outbox_owner', to_regprocedure(name));
         END IF;
+    END LOOP;
+    FOR name IN SELECT p.oid::regprocedure::text FROM pg_proc p   -- some have types of the set log, which need not be there
+                 WHERE to_regclass('outbox_subscriptions') IS NOT NULL AND p.pronamespace = to_regnamespace(quote_ident(current_schema()))
+                   AND p.proname IN ('outbox_log_place', 'outbox_subscribe', 'outbox_rewind', 'outbox_subscription_event', 'outbox_subscription_bury',
+                                     'outbox_subscription_fetch', 'outbox_next', 'outbox_ack', 'outbox_nack') LOOP
+        EXECUTE format('ALTER FUNCTION %s OWNER TO outbox_owner', name);
     END LOOP;
     -- Purges run with the caller's rights, so nobody gains anything by calling them. That PUBLIC may not says so.
     FOREACH name IN ARRAY ARRAY['purge_job_dlq', 'purge_event_outbox'] LOOP
@@ -106,6 +113,24 @@ BEGIN
         ('outbox_consumer', 'outbox_inbox_turn', 'SELECT, UPDATE (current, since)'),
         ('outbox_consumer', 'outbox_inbox_consumers', 'SELECT, INSERT, UPDATE (keep, seen_at)'),
         ('outbox_consumer', 'outbox_inbox_claims', 'SELECT, INSERT, UPDATE, DELETE'),
+        -- And asks a subscription for events of a log, and buries what it gives up. A gateway does so for others,
+        -- a tenant a transaction, and makes subscriptions.
+        ('outbox_consumer', 'outbox_log',           'SELECT'),
+        ('outbox_consumer', 'outbox_subscriptions', 'SELECT, UPDATE (position, snapshot, late_position, late_snapshot)'),
+        ('outbox_consumer', 'outbox_subscription_events', 'SELECT, INSERT, UPDATE, DELETE'),
+        ('outbox_consumer', 'job_dlq',              'INSERT'),
+        ('outbox_consumer', 'apps',                 'SELECT (id, namespace), INSERT (name, namespace)'),
+        ('outbox_gateway', 'outbox_log',            'SELECT'),
+        ('outbox_gateway', 'outbox_subscriptions',  'SELECT, INSERT, DELETE, UPDATE (position, snapshot, late_position, late_snapshot)'),
+        ('outbox_gateway', 'outbox_subscription_events', 'SELECT, INSERT, UPDATE, DELETE'),
+        ('outbox_gateway', 'job_dlq',               'INSERT'),
+        ('outbox_gateway', 'apps',                  'SELECT (id, namespace), INSERT (name, namespace)'),
+        ('outbox_operator', 'outbox_subscriptions', 'SELECT, INSERT, DELETE, UPDATE'),
+        ('outbox_operator', 'outbox_subscription_events', 'SELECT, INSERT'),   -- the replay of a letter
+        ('outbox_relay', 'outbox_subscriptions',    'SELECT'),   -- retention waits for them
+        ('outbox_relay', 'outbox_subscription_events', 'SELECT'),
+        ('outbox_reader', 'outbox_subscriptions',   'SELECT'),
+        ('outbox_reader', 'outbox_subscription_events', 'SELECT'),
         -- A producer adds and never looks back. What it may select is what RETURNING gives it and what
         -- ON CONFLICT (id) or (event_id) compares; PostgreSQL asks for the privilege on those.
         -- What becomes of an event, and where it stands in a queue, is not the producer's to say.
@@ -245,6 +270,43 @@ BEGIN
                 EXECUTE format('DROP POLICY IF EXISTS %I ON %s', name || '_' || part, to_regclass(name));
                 EXECUTE format('CREATE POLICY %I ON %s TO %I USING (true) WITH CHECK (true)', name || '_' || part, to_regclass(name), 'outbox_' || part);
             END IF;
+        END LOOP;
+    END LOOP;
+END
+$do$;
+
+-- Who consumes writes letters, of all tenants, and reads none.
+DO $do$
+DECLARE
+    part TEXT;
+BEGIN
+    FOREACH part IN ARRAY ARRAY['consumer', 'gateway'] LOOP
+        CONTINUE WHEN to_regclass('job_dlq') IS NULL;
+        EXECUTE format('DROP POLICY IF EXISTS %I ON job_dlq', 'job_dlq_' || part);
+        EXECUTE format('CREATE POLICY %I ON job_dlq FOR INSERT TO %I WITH CHECK (true)', 'job_dlq_' || part, 'outbox_' || part);
+    END LOOP;
+END
+$do$;
+
+-- A gateway sees a subscription, and what it has fetched, as the tenant that it names; the other roles see all of them.
+DO $do$
+DECLARE
+    name TEXT;
+    part TEXT;
+    own  TEXT;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['outbox_subscriptions', 'outbox_subscription_events'] LOOP
+        CONTINUE WHEN to_regclass(name) IS NULL;
+        EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', to_regclass(name));
+        FOREACH part IN ARRAY ARRAY['consumer', 'relay', 'reader', 'operator', 'gateway'] LOOP
+            own := 'true';
+            IF part = 'gateway' AND name = 'outbox_subscriptions' THEN
+                own := $$tenant = nullif(current_setting('app.current_namespace', true), '')$$;
+            ELSIF part = 'gateway' THEN   -- once a statement, not a row
+                own := format('subscription IN (SELECT s.name FROM %s s)', to_regclass('outbox_subscriptions'));
+            END IF;
+            EXECUTE format('DROP POLICY IF EXISTS %I ON %s', name || '_' || part, to_regclass(name));
+            EXECUTE format('CREATE POLICY %I ON %s TO %I USING (%s) WITH CHECK (%s)', name || '_' || part, to_regclass(name), 'outbox_' || part, own, own);
         END LOOP;
     END LOOP;
 END

@@ -200,10 +200,12 @@ var allowed = map[string][]string{
 		"outbox_tokens SELECT", "outbox_tickets SELECT", "outbox_tickets INSERT", "outbox_tickets DELETE",
 		// And crawl_outbox INSERT, but not what is returned here.
 		"crawl_runs SELECT", "crawl_runs INSERT", "crawl_events SELECT", "crawl_events INSERT",
+		// Letters of subscriptions, and the application of a tenant's first.
+		"job_dlq INSERT", "apps INSERT",
 	},
 	"outbox_consumer": {
 		"outbox_inbox_0 SELECT", "outbox_inbox_0 REMEMBER", "outbox_inbox_0 TRUNCATE", "outbox_inbox_claims SELECT",
-		"outbox_inbox_claims DELETE",
+		"outbox_inbox_claims DELETE", "job_dlq INSERT", "apps INSERT",
 	},
 	"outbox_worker": {"crawl_runs SELECT", "crawl_events SELECT", "crawl_events INSERT"}, // the same
 	"outbox_reader": {

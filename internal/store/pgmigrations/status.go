@@ -79,6 +79,7 @@ var traces = []trace{
 	{"crawl", 1, "crawl_events", "seq", "crawl_events"},
 	{"crawl", 2, "crawl_outbox", "event_id", "crawl_outbox"},
 	{"log", 1, "outbox_log_positions", "", ""},
+	{"log", 2, "outbox_subscriptions", "", ""},
 }
 
 // observed are the versions that the traces tell of, for sets whose files were applied by something else than Up.

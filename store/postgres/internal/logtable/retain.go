@@ -30,7 +30,8 @@ func Retain(
 			return err
 		}
 		err = files.Fill(pgtable.Quote(layout), map[string]*string{
-			"parts": &m.sql.parts, "next": &m.sql.next, "truncate": &m.sql.settled, "readers": &m.sql.readers})
+			"parts": &m.sql.parts, "next": &m.sql.next, "truncate": &m.sql.settled, "readers": &m.sql.readers,
+			"subscribed": &m.sql.subscribed})
 		if err != nil {
 			return err
 		}
@@ -43,7 +44,7 @@ type maintainer struct {
 	layout outbox.Layout
 	name   string
 	after  time.Duration
-	sql    struct{ parts, next, settled, readers string }
+	sql    struct{ parts, next, settled, readers, subscribed string }
 }
 
 // part is what a part holds.
@@ -109,7 +110,13 @@ func (m *maintainer) truncate(ctx context.Context, number int16, part string) er
 			return err
 		}
 		readers, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil || len(readers) == 0 {
+		if err != nil {
+			return err
+		}
+		var subscriptions int
+		var acknowledged bool
+		err = tx.QueryRow(ctx, m.sql.subscribed, number).Scan(&subscriptions, &acknowledged)
+		if err != nil || !acknowledged || len(readers)+subscriptions == 0 {
 			return err
 		}
 		for _, reader := range readers {

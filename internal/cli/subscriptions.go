@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outboxrelay/outbox/internal/app"
+	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/server/subscription"
+)
+
+func (a *application) subscriptions() *cobra.Command {
+	return group("subscriptions", a.subscriptionsAdd(), a.subscriptionsList(), a.subscriptionsRemove(),
+		a.subscriptionsReplay())
+}
+
+// subscribed is what the commands print that change a subscription.
+type subscribed struct {
+	Name    string `json:"name"`
+	Changed bool   `json:"changed"` // false: it was there, as it was to be
+}
+
+// onSubscriptions opens the subscriptions of the database.
+func (a *application) onSubscriptions(
+	ctx context.Context, fn func(config.Config, subscription.Store) error,
+) error {
+	return a.onDatabase(ctx, func(c config.Config, db app.Database) error {
+		s, err := db.Subscriptions(ctx)
+		if err != nil {
+			return err
+		}
+		return fn(c, s)
+	})
+}
+
+func (a *application) subscriptionsAdd() *cobra.Command {
+	var n subscription.Settings
+	var from, lease string
+	cmd := command("subscriptions add", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+		parsed, err := subscription.Parse(from, lease)
+		if err != nil {
+			return usagef("%v", err)
+		}
+		n.Name, n.From, n.Earliest, n.Lease = args[0], parsed.From, parsed.Earliest, parsed.Lease
+		return a.onSubscriptions(cmd.Context(), func(c config.Config, s subscription.Store) error {
+			created, err := s.Subscribe(cmd.Context(), n)
+			if err != nil {
+				return err
+			}
+			did := "%s is there, with these settings"
+			if created {
+				did = "made subscription %s"
+			}
+			return a.printResult(c.Output, subscribed{n.Name, created}, did, n.Name)
+		})
+	})
+	flags := cmd.Flags()
+	flags.StringSliceVar(&n.Types, "types", nil, "`topics` of the events, separated by commas (default: all)")
+	flags.StringVar(&n.Tenant, "tenant", "", "`tenant` of the events, who alone may use it over HTTP (default: all)")
+	flags.StringVar(&from, "from", "latest",
+		"`where` it begins: earliest, latest, or a time such as 2026-11-25T08:00:00Z")
+	flags.StringVar(&lease, "lease", "30s", "`time` in which an event is to be acknowledged, else it is given again")
+	flags.IntVar(&n.MaxAttempts, "attempts", subscription.DefaultAttempts,
+		"`number` after which an event is a dead letter")
+	return cmd
+}
+
+func (a *application) subscriptionsList() *cobra.Command {
+	return command("subscriptions list", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		return a.onSubscriptions(cmd.Context(), func(c config.Config, s subscription.Store) error {
+			all, err := s.List(cmd.Context(), "")
+			if err != nil {
+				return err
+			}
+			return list[subscription.State]{all, "", "there are no subscriptions",
+				"NAME,TENANT,POSITION,BEHIND,OUTSTANDING,OLDEST,LETTERS",
+				func(s subscription.State) []any {
+					tenant, oldest, letters := s.Tenant, any("-"), any("?")
+					if tenant == "" {
+						tenant = "(all)"
+					}
+					if s.Oldest != nil {
+						oldest = *s.Oldest
+					}
+					if s.Letters != nil {
+						letters = *s.Letters
+					}
+					return []any{s.Name, tenant, s.Position, s.Behind, s.Outstanding, oldest, letters}
+				}}.print(a, c.Output)
+		})
+	})
+}
+
+func (a *application) subscriptionsRemove() *cobra.Command {
+	return command("subscriptions remove", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+		return a.onSubscriptions(cmd.Context(), func(c config.Config, s subscription.Store) error {
+			if err := s.Remove(cmd.Context(), "", args[0]); err != nil {
+				return err
+			}
+			return a.printResult(c.Output, subscribed{args[0], true}, "removed subscription %s", args[0])
+		})
+	})
+}
+
+func (a *application) subscriptionsReplay() *cobra.Command {
+	var from string
+	cmd := command("subscriptions replay", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+		to, err := time.Parse(time.RFC3339, from)
+		if err != nil {
+			return usagef("--from is %q, want a time such as 2026-11-25T08:00:00Z", from)
+		}
+		return a.onSubscriptions(cmd.Context(), func(c config.Config, s subscription.Store) error {
+			if err := s.Rewind(cmd.Context(), "", args[0], to); err != nil {
+				return err
+			}
+			return a.printResult(c.Output, subscribed{args[0], true},
+				"subscription %s gets again what was written since then", args[0])
+		})
+	})
+	cmd.Flags().StringVar(&from, "from", "",
+		"`time` since which events come again, such as 2026-11-25T08:00:00Z (required)")
+	return cmd
+}

@@ -1,0 +1,45 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/outboxrelay/outbox/internal/test/testenv"
+)
+
+func TestSubscriptions(t *testing.T) {
+	t.Parallel()
+	e := env{t: t, database: testenv.Database(t)}
+	e.ok("", "migrate", "up")
+	if r := e.run("", "subscriptions", "list"); r.code != 1 || !strings.Contains(r.err, "--set log") {
+		t.Errorf("without the set log: %d %s", r.code, r.err)
+	}
+	e.ok("", "migrate", "up", "--set", "log")
+	for _, c := range []struct {
+		args, want string
+		code       int
+	}{
+		{"subscriptions", "say what to do: add, list, remove or replay", 2},
+		{"subscriptions list", "there are no subscriptions", 0},
+		{"subscriptions list -o json", `"items": []`, 0},
+		{"subscriptions add billing --types a,b --lease 1m --attempts 3", "made subscription billing", 0},
+		{"subscriptions add billing --types a,b --lease 1m --attempts 3 -o json", `"changed": false`, 0},
+		{"subscriptions add billing", "with other settings", 1},
+		{"subscriptions add Billing", "outbox_subscriptions_name_check", 1},
+		{"subscriptions add audit --tenant acme --from earliest", "made subscription audit", 0},
+		{"subscriptions add other --from yesterday", "want earliest, latest or a time", 2},
+		{"subscriptions add other --lease 0s", "lease", 2},
+		{"subscriptions list", "billing", 0},
+		{"subscriptions list -o json", `"tenant": "acme"`, 0},
+		{"subscriptions replay billing --from 2026-01-01T00:00:00Z", "gets again", 0},
+		{"subscriptions replay none --from 2026-01-01T00:00:00Z", "there is no such subscription", 1},
+		{"subscriptions replay billing", "--from", 2},
+		{"subscriptions remove audit", "removed subscription audit", 0},
+		{"subscriptions remove audit", "there is no such subscription", 1},
+	} {
+		r := e.run("", strings.Fields(c.args)...)
+		if r.code != c.code || !strings.Contains(r.out+r.err, c.want) {
+			t.Errorf("%s: code %d, want %d with %q:\n%s%s", c.args, r.code, c.code, c.want, r.out, r.err)
+		}
+	}
+}
