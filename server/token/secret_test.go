@@ -46,8 +46,8 @@ func TestNewRefuses(t *testing.T) {
 		{"a\xff", "", all, "tenant"},
 		{"a", strings.Repeat("x", 101), all, "name"},
 		{"a", "b\x00", all, "name"},
-		{"a", "b", nil, "no scope (known: read, write, operate)"},
-		{"a", "b", []Scope{Read, "admin"}, `unknown scope "admin" (known: read, write, operate)`},
+		{"a", "b", nil, "no scope (known: read, write, operate, consume)"},
+		{"a", "b", []Scope{Read, "admin"}, `unknown scope "admin" (known: read, write, operate, consume)`},
 	} {
 		if _, text, _, err := New(c.tenant, c.name, c.scopes); err == nil || !strings.Contains(err.Error(), c.want) ||
 			text != "" {

@@ -38,6 +38,7 @@ CREATE TABLE IF NOT EXISTS outbox_subscription_events (
     payload       JSONB,
     PRIMARY KEY (subscription, position)
 ) WITH (
+    fillfactor = 50,                   -- giving a row changes no indexed column, and stays on its page
     autovacuum_vacuum_scale_factor = 0,
     autovacuum_vacuum_threshold    = 5000
 );
