@@ -16,7 +16,12 @@ var routes = []string{
 	"POST /v1/runs/{id}/complete", "POST /v1/runs/{id}/fail", "POST /v1/runs/{id}/cancel", "GET /v1/runs/{id}/stream",
 	"GET /v1/stream",
 	"POST /v1/stream-tickets",
+	"GET /v1/subscriptions", "PUT /v1/subscriptions/{name}", "DELETE /v1/subscriptions/{name}",
+	nextRoute, "POST /v1/subscriptions/{name}/ack", "POST /v1/subscriptions/{name}/nack",
 }
+
+// nextRoute waits for its answer, as streams do.
+const nextRoute = "GET /v1/subscriptions/{name}/events"
 
 // measured counts and times requests.
 func measured(next http.Handler, m *metrics.HTTP) http.Handler {
@@ -31,7 +36,7 @@ func measured(next http.Handler, m *metrics.HTTP) http.Handler {
 		}
 		began, seen := time.Now(), &statusWriter{ResponseWriter: w, status: http.StatusOK}
 		defer func() { // also of a stream that is cut off, which is a panic
-			m.Observe(route, seen.status, time.Since(began), strings.HasSuffix(route, "/stream"))
+			m.Observe(route, seen.status, time.Since(began), strings.HasSuffix(route, "/stream") || route == nextRoute)
 		}()
 		next.ServeHTTP(seen, r)
 	})

@@ -91,16 +91,18 @@ func TestDatabaseAway(t *testing.T) {
 		}
 	}
 	must(t, server.Kill())
-	if got := post("e", `{"n":5}`, secret); got != 503 {
-		t.Errorf("without a database: answered %d, want 503", got)
-	}
+	tried := 0
+	until(t, "a request is refused", func() bool { // a server process may outlive the server for a moment
+		tried++
+		return post(fmt.Sprint("away-", tried), `{"n":4}`, secret) == 503
+	})
 	must(t, server.Restart())
 	until(t, "a request is written again", func() bool { return post("e", `{"n":5}`, secret) == 204 })
 	if got := post("e_1", `{"n":5}`, secret); got != 204 { // an operator's replay
 		t.Errorf("a copy: answered %d", got)
 	}
 	rows := 0
-	must(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM outbox_log").Scan(&rows))
+	must(t, pool.QueryRow(t.Context(), "SELECT count(*) FROM outbox_log WHERE payload->>'n' <> '4'").Scan(&rows))
 	if rows != 3 {
 		t.Errorf("%d rows of 3 events", rows)
 	}
