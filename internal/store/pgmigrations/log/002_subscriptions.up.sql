@@ -44,12 +44,6 @@ CREATE TABLE IF NOT EXISTS outbox_subscription_events (
 );
 CREATE INDEX IF NOT EXISTS outbox_subscription_events_id ON outbox_subscription_events (subscription, id);
 
--- A token may have the scope to consume. It keeps it when this step is taken back: then there is nothing to use it for.
-ALTER TABLE outbox_tokens  DROP CONSTRAINT IF EXISTS outbox_tokens_scopes_check,
-    ADD CONSTRAINT outbox_tokens_scopes_check CHECK (cardinality(scopes) > 0 AND scopes <@ ARRAY['read', 'write', 'operate', 'consume']);
-ALTER TABLE outbox_tickets DROP CONSTRAINT IF EXISTS outbox_tickets_scopes_check,
-    ADD CONSTRAINT outbox_tickets_scopes_check CHECK (cardinality(scopes) > 0 AND scopes <@ ARRAY['read', 'write', 'operate', 'consume']);
-
 -- The position behind which a reader begins: NULL: the end of the log; -infinity: its beginning; else what was written then or later.
 CREATE OR REPLACE FUNCTION outbox_log_place(begins timestamptz) RETURNS bigint LANGUAGE sql STABLE AS $fn$
     SELECT CASE WHEN begins = '-infinity' THEN 0
