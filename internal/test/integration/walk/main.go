@@ -88,7 +88,7 @@ func walk(ctx context.Context, database, redis, folder string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(placeOrder(ctx, conn, writer), <-published); err != nil { // the first one makes statements
+	if err := errors.Join(placeOrder(ctx, conn, writer, func() error { return nil }), <-published); err != nil { // the first one makes statements
 		return err
 	}
 	time.Sleep(time.Second)
@@ -99,10 +99,7 @@ func walk(ctx context.Context, database, redis, folder string) (err error) {
 	if err := write(folder, "idle"); err != nil {
 		return err
 	}
-	if err := placeOrder(ctx, conn, writer); err != nil {
-		return err
-	}
-	if err := write(folder, "write"); err != nil {
+	if err := placeOrder(ctx, conn, writer, func() error { return write(folder, "write") }); err != nil {
 		return err
 	}
 	select {
@@ -113,11 +110,14 @@ func walk(ctx context.Context, database, redis, folder string) (err error) {
 	}
 }
 
-// placeOrder writes one event, as a producer does.
-func placeOrder(ctx context.Context, conn *pgx.Conn, writer outbox.Writer[pgx.Tx]) error {
+// placeOrder writes one event, as a producer does. written is called before the commit, after which the relay begins.
+func placeOrder(ctx context.Context, conn *pgx.Conn, writer outbox.Writer[pgx.Tx], written func() error) error {
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		return writer.Write(ctx, tx, outbox.Event{Topic: "order.placed", AggregateType: "Order", AggregateID: "42",
-			Payload: []byte(`{"total":70}`)})
+		if err := writer.Write(ctx, tx, outbox.Event{Topic: "order.placed", AggregateType: "Order", AggregateID: "42",
+			Payload: []byte(`{"total":70}`)}); err != nil {
+			return err
+		}
+		return written()
 	})
 }
 
