@@ -91,11 +91,15 @@ func (w *world) unsettled() int {
 	return w.number(query, ids)
 }
 
-// retried is how many deliveries the relays have put off: among them those whose outcome they did not learn in time.
+// retried is how many deliveries the relays have put off: among them those whose outcome they did not learn in time,
+// and whole batches that got no answer.
 func (w *world) retried() (n int) {
 	for _, r := range w.relays {
 		for line := range strings.Lines(r.said()) {
 			n += numberAfter(line, `"retried":`)
+			if strings.Contains(line, "cannot make progress") && strings.Contains(line, `"error":"publish: `) {
+				n += smallBatch
+			}
 		}
 	}
 	return n
