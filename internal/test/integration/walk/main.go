@@ -88,7 +88,8 @@ func walk(ctx context.Context, database, redis, folder string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(placeOrder(ctx, conn, writer, func() error { return nil }), <-published); err != nil { // the first one makes statements
+	// The first one makes statements.
+	if err := errors.Join(placeOrder(ctx, conn, writer, func() error { return nil }), <-published); err != nil {
 		return err
 	}
 	time.Sleep(time.Second)
