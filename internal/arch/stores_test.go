@@ -100,7 +100,6 @@ var only = map[string]map[string]string{
 		"sql/subscription_remove.sql":  logTables,
 		"sql/subscription_return.sql":  logTables,
 		"sql/subscription_rewind.sql":  logTables,
-		"sql/subscription_tenant.sql":  logTables,
 		"check_parts.go":               "roles", "sql/check_policy.sql": "row-level security",
 		"sql/run_tenant.sql":  "row-level security",
 		"sql/run_bounded.sql": "SQLite's transactions are within the process",

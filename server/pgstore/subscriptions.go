@@ -16,7 +16,7 @@ import (
 )
 
 // Subscriptions are those of a database. It is a subscription.Store.
-type Subscriptions struct{ pool *pgxpool.Pool }
+type Subscriptions struct{ db database }
 
 var _ subscription.Store = (*Subscriptions)(nil)
 
@@ -26,7 +26,7 @@ func OpenSubscriptions(ctx context.Context, pool *pgxpool.Pool) (*Subscriptions,
 	if err := pgschema.CheckTable(ctx, pool, "outbox_subscriptions", []string{"most", "late_snapshot"}); err != nil {
 		return nil, err
 	}
-	return &Subscriptions{pool}, nil
+	return &Subscriptions{newDatabase(pool)}, nil
 }
 
 // ask runs a statement as a tenant, in one round trip with the question whether the subscription is the tenant's: "" is
@@ -34,13 +34,13 @@ func OpenSubscriptions(ctx context.Context, pool *pgxpool.Pool) (*Subscriptions,
 func (s *Subscriptions) ask(
 	ctx context.Context, tenant, name, statement string, args []any, rows func(pgx.Rows) error,
 ) error {
-	var batch pgx.Batch
+	batch, err := s.speaking(tenant)
+	if err != nil {
+		return err
+	}
 	queue := func(file string, args ...any) (*pgx.QueuedQuery, error) {
 		sql, err := files.Statement(file, nil)
 		return batch.Queue(sql, args...), err
-	}
-	if _, err := queue("subscription_tenant", tenant); err != nil {
-		return err
 	}
 	known := name == ""
 	if !known {
@@ -58,13 +58,19 @@ func (s *Subscriptions) ask(
 	if rows != nil {
 		q.Query(rows)
 	}
-	if err := s.pool.SendBatch(ctx, &batch).Close(); err != nil {
+	if err := s.db.Pool.SendBatch(ctx, batch).Close(); err != nil {
 		return explained(err)
 	}
 	if !known {
 		return subscription.ErrUnknown
 	}
 	return nil
+}
+
+// speaking begins a round trip as a tenant.
+func (s *Subscriptions) speaking(tenant string) (*pgx.Batch, error) {
+	batch := new(pgx.Batch)
+	return batch, queue(batch, s.db, speaking(tenant))
 }
 
 // explained turns what the functions refuse into the errors of package subscription.
@@ -114,10 +120,12 @@ func (s *Subscriptions) Next(ctx context.Context, tenant, name string, most int)
 		if err != nil {
 			return nil, err
 		}
-		var batch pgx.Batch
-		batch.Queue("SELECT set_config('app.current_namespace', $1, true)", tenant)
+		batch, err := s.speaking(tenant)
+		if err != nil {
+			return nil, err
+		}
 		batch.Queue(sql, name, last.Token, last.Position)
-		return all, s.pool.SendBatch(ctx, &batch).Close()
+		return all, s.db.Pool.SendBatch(ctx, batch).Close()
 	}
 	return all, err
 }
@@ -191,7 +199,7 @@ func (s *Subscriptions) List(ctx context.Context, tenant string) (all []subscrip
 	var may struct{ Letters bool }
 	letters, err := files.Statement("subscription_letters", nil)
 	if err == nil {
-		err = s.pool.QueryRow(ctx, letters).Scan(&may.Letters)
+		err = s.db.Pool.QueryRow(ctx, letters).Scan(&may.Letters)
 	}
 	if err != nil {
 		return nil, err
@@ -200,8 +208,10 @@ func (s *Subscriptions) List(ctx context.Context, tenant string) (all []subscrip
 	if err != nil {
 		return nil, err
 	}
-	var batch pgx.Batch
-	batch.Queue("SELECT set_config('app.current_namespace', $1, true)", tenant)
+	batch, err := s.speaking(tenant)
+	if err != nil {
+		return nil, err
+	}
 	batch.Queue(sql, tenant).Query(func(rows pgx.Rows) error {
 		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (st subscription.State, err error) {
 			var lease int64
@@ -212,7 +222,7 @@ func (s *Subscriptions) List(ctx context.Context, tenant string) (all []subscrip
 		})
 		return err
 	})
-	return all, s.pool.SendBatch(ctx, &batch).Close()
+	return all, s.db.Pool.SendBatch(ctx, batch).Close()
 }
 
 // Ready implements subscription.Store, in one round trip.
@@ -227,7 +237,9 @@ func (s *Subscriptions) Ready(ctx context.Context, of []subscription.Name) (read
 	}
 	var batch pgx.Batch
 	for tenant, names := range by {
-		batch.Queue("SELECT set_config('app.current_namespace', $1, true)", tenant)
+		if err := queue(&batch, s.db, speaking(tenant)); err != nil {
+			return nil, err
+		}
 		batch.Queue(sql, names, tenant).Query(func(rows pgx.Rows) error {
 			var name string
 			_, err := pgx.ForEachRow(rows, []any{&name}, func() error {
@@ -237,5 +249,5 @@ func (s *Subscriptions) Ready(ctx context.Context, of []subscription.Name) (read
 			return err
 		})
 	}
-	return ready, s.pool.SendBatch(ctx, &batch).Close()
+	return ready, s.db.Pool.SendBatch(ctx, &batch).Close()
 }

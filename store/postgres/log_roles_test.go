@@ -1,9 +1,7 @@
 package postgres_test
 
 import (
-	"context"
 	"errors"
-	"net/url"
 	"slices"
 	"testing"
 	"time"
@@ -22,24 +20,7 @@ import (
 func TestRolesOfALog(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
-	address := l.pool.Config().ConnString()
-	ok(t, migrations.ApplyRoles(t.Context(), address))
-	as := func(role string) *pgxpool.Pool {
-		t.Helper()
-		login := role + "_" + one[string](t, l.pool, "SELECT current_database()")
-		_, err := l.pool.Exec(t.Context(), "CREATE ROLE "+login+" LOGIN IN ROLE "+role)
-		ok(t, err)
-		at, err := url.Parse(address)
-		ok(t, err)
-		at.User = url.User(login)
-		pool := newPool(t, at.String())
-		t.Cleanup(func() {
-			pool.Close()
-			_, err := l.pool.Exec(context.Background(), "DROP OWNED BY "+login+"; DROP ROLE "+login)
-			ok(t, err)
-		})
-		return pool
-	}
+	ok(t, migrations.ApplyRoles(t.Context(), l.pool.Config().ConnString()))
 	const row = "INSERT INTO outbox_log (event_topic, occurred_at, source_bc, payload) VALUES ('t', now(), 's', '{}')"
 	verbs := map[string]string{
 		"read the log":  "SELECT payload FROM outbox_log",
@@ -74,7 +55,7 @@ func TestRolesOfALog(t *testing.T) {
 		"outbox_reader":   {"read the log", "read places"},
 		"outbox_operator": {"read the log", "write the log", "read debts"},
 	} {
-		pools[role] = as(role)
+		pools[role] = l.as(role)
 		for what, sql := range verbs {
 			tx, err := pools[role].Begin(t.Context())
 			ok(t, err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -41,6 +42,24 @@ func newLog(t testing.TB) *logged {
 	l.writer, err = postgres.NewWriter(outbox.WriterConfig{Table: "outbox_log", Source: "test"})
 	ok(t, err)
 	return l
+}
+
+// as returns sessions of a login that has a role and nothing else.
+func (l *logged) as(role string) *pgxpool.Pool {
+	l.t.Helper()
+	login := role + "_" + one[string](l.t, l.pool, "SELECT current_database()")
+	_, err := l.pool.Exec(l.t.Context(), "CREATE ROLE "+login+" LOGIN IN ROLE "+role)
+	ok(l.t, err)
+	at, err := url.Parse(l.pool.Config().ConnString())
+	ok(l.t, err)
+	at.User = url.User(login)
+	pool := newPool(l.t, at.String())
+	l.t.Cleanup(func() {
+		pool.Close()
+		_, err := l.pool.Exec(context.Background(), "DROP OWNED BY "+login+"; DROP ROLE "+login)
+		ok(l.t, err)
+	})
+	return pool
 }
 
 // keyed returns an event of a key whose payload is a number.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"sync"
 	"testing"
@@ -438,30 +437,13 @@ func TestTruncationWaitsForSubscriptions(t *testing.T) {
 func TestRolesOfSubscriptions(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
-	address := l.pool.Config().ConnString()
-	ok(t, migrations.ApplyRoles(t.Context(), address))
-	as := func(role string) *pgxpool.Pool {
-		t.Helper()
-		login := role + "_" + one[string](t, l.pool, "SELECT current_database()")
-		_, err := l.pool.Exec(t.Context(), "CREATE ROLE "+login+" LOGIN IN ROLE "+role)
-		ok(t, err)
-		at, err := url.Parse(address)
-		ok(t, err)
-		at.User = url.User(login)
-		pool := newPool(t, at.String())
-		t.Cleanup(func() {
-			pool.Close()
-			_, err := l.pool.Exec(context.Background(), "DROP OWNED BY "+login+"; DROP ROLE "+login)
-			ok(t, err)
-		})
-		return pool
-	}
+	ok(t, migrations.ApplyRoles(t.Context(), l.pool.Config().ConnString()))
 	l.subscribe("s", ", tenant := 'acme', max_attempts := 1")
 	l.subscribe("all", ", max_attempts := 1")
 	a := keyed("a", 1)
 	a.TenantID = "acme"
 	l.write(a)
-	consumer, gateway := as("outbox_consumer"), as("outbox_gateway")
+	consumer, gateway := l.as("outbox_consumer"), l.as("outbox_gateway")
 	want(t, "a consumer", l.next(consumer, "all", 10, "1 microsecond"), "a1")
 	want(t, "given up", l.next(consumer, "all", 10, minute))
 	speak := func(tenant string) pgx.Tx {
@@ -487,14 +469,14 @@ func TestRolesOfSubscriptions(t *testing.T) {
 			t.Errorf("tenant %q, %s: %v", tenant, sql, err)
 		}
 	}
-	for role, pool := range map[string]*pgxpool.Pool{"producer": as("outbox_producer"), "reader": as("outbox_reader"),
+	for role, pool := range map[string]*pgxpool.Pool{"producer": l.as("outbox_producer"), "reader": l.as("outbox_reader"),
 		"consumer": consumer} {
 		_, err := pool.Exec(t.Context(), "SELECT outbox_subscribe('new')")
 		if answer := new(pgconn.PgError); !errors.As(err, &answer) || answer.Code != "42501" {
 			t.Errorf("a %s subscribes: %v", role, err)
 		}
 	}
-	_, err := as("outbox_operator").Exec(t.Context(), "SELECT outbox_subscribe('new'); "+
+	_, err := l.as("outbox_operator").Exec(t.Context(), "SELECT outbox_subscribe('new'); "+
 		"SELECT outbox_rewind('new', '-infinity')")
 	ok(t, err)
 	for _, verb := range []string{"SELECT payload FROM job_dlq", "DELETE FROM outbox_subscriptions",
