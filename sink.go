@@ -71,10 +71,15 @@ type Abilities struct {
 	// Subscriptions returns who has subscribed to the events whose destination is "*". An error says that nobody knows
 	// now.
 	Subscriptions func(ctx context.Context) ([]Subscription, error)
+	// Weaknesses returns what in the server's set-up may lose what it has confirmed, or double it, although it answers.
+	Weaknesses func(ctx context.Context) ([]Weakness, error)
 	// TakesCopies says that the server takes again what it has. In a table with routes it is waited for ten times
 	// RouteTimeout: what it has not answered by then arrives twice.
 	TakesCopies bool
 }
+
+// Weakness is something in a server's set-up, and what to do about it.
+type Weakness struct{ Says, Remedy string }
 
 // AbilitiesOf returns those of a sink that is Able, or none.
 func AbilitiesOf(s Sink) Abilities {

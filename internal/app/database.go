@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -38,6 +39,9 @@ type Database interface {
 	Notifier() (Notifier, error)
 	// Plaintext returns the other machine that connections go to without TLS, "" if there is none.
 	Plaintext(ctx context.Context) (machine string, err error)
+	// Pooled and Certified are as in condition.Database.
+	Pooled(ctx context.Context) (bool, error)
+	Certified(ctx context.Context) (ends time.Time, err error)
 	// Ping asks whether the database answers.
 	Ping(ctx context.Context) error
 	// Close closes what was opened here. It waits for connections in use.

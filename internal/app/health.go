@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/outboxrelay/outbox/internal/condition"
 	"github.com/outboxrelay/outbox/relay"
 )
 
@@ -30,6 +31,7 @@ type Health struct {
 	stopping bool
 	parts    []*part
 	relay    *relay.Relay // nil: there is none, or none yet
+	report   condition.Report
 }
 
 // part is one of the things that a process does. All is guarded by Health.mu.
@@ -51,6 +53,9 @@ type Report struct {
 	// Unserved are sinks that owe events, as SINK of TABLE, and that no relay serves. The relay is
 	// ready all the same.
 	Unserved []string `json:"unserved,omitempty"`
+	// Conditions are what the last examination has found, the worst first; see outbox doctor. The process may be ready
+	// all the same.
+	Conditions []condition.Finding `json:"conditions,omitempty"`
 }
 
 // PartReport is the state of the gateway, the relay or the worker.
@@ -91,6 +96,11 @@ func (r Report) forStrangers() Report {
 		sinks[name] = s.forStrangers()
 	}
 	r.Parts, r.Tables, r.Sinks = parts, tables, sinks
+	r.Conditions = slices.Clone(r.Conditions)
+	for i := range r.Conditions {
+		c := &r.Conditions[i]
+		c.About, c.Says, c.Remedy = withheld(c.About), withheld(c.Says), withheld(c.Remedy)
+	}
 	return r
 }
 
@@ -157,6 +167,13 @@ func (h *Health) watch(r *relay.Relay) {
 	h.relay = r
 }
 
+// found takes over what an examination has found.
+func (h *Health) found(r condition.Report) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.report = r
+}
+
 // ofRelay returns the relay's state, of which nothing is known where there is none.
 func (h *Health) ofRelay() relay.Health {
 	h.mu.Lock()
@@ -198,7 +215,7 @@ func (h *Health) Report() Report {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := Report{Ready: true, Parts: map[string]PartReport{}, Tables: map[string]TableReport{},
-		Sinks: map[string]PartReport{}}
+		Sinks: map[string]PartReport{}, Conditions: h.report.Findings}
 	for name, s := range state.Sinks {
 		r.Sinks[name] = PartReport{Ready: s.Ready, Reason: s.Reason}
 	}

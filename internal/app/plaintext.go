@@ -7,6 +7,9 @@ import (
 	"net"
 	"os"
 	"strings"
+	"time"
+
+	"github.com/outboxrelay/outbox/internal/store/pooler"
 )
 
 // Plaintext returns the other machine that the database's connections go to without TLS, "" if
@@ -19,6 +22,35 @@ func (d postgresDatabase) Plaintext(ctx context.Context) (machine string, err er
 	defer conn.Release()
 	return plaintext(conn.Conn().PgConn().Conn()), nil
 }
+
+// Pooled tells whether connections lead to a pooler.
+func (d postgresDatabase) Pooled(ctx context.Context) (bool, error) {
+	conn, err := d.Acquire(ctx)
+	if err != nil {
+		return false, fmt.Errorf("look for a pooler: %w", err)
+	}
+	defer conn.Release()
+	return pooler.Between(ctx, conn.Conn())
+}
+
+// Certified returns when the certificate ends that the server has shown; zero: connections have no TLS.
+func (d postgresDatabase) Certified(ctx context.Context) (ends time.Time, err error) {
+	conn, err := d.Acquire(ctx)
+	if err != nil {
+		return ends, fmt.Errorf("look at the server's certificate: %w", err)
+	}
+	defer conn.Release()
+	if secured, ok := conn.Conn().PgConn().Conn().(*tls.Conn); ok && len(secured.ConnectionState().PeerCertificates) > 0 {
+		ends = secured.ConnectionState().PeerCertificates[0].NotAfter
+	}
+	return ends, nil
+}
+
+// Pooled, Certified and Plaintext are for databases that are reached over a network.
+func (*sqliteDatabase) Pooled(context.Context) (bool, error) { return false, nil }
+
+// Certified implements condition.Database.
+func (*sqliteDatabase) Certified(context.Context) (time.Time, error) { return time.Time{}, nil }
 
 // Plaintext is for databases that are reached over a network.
 func (*sqliteDatabase) Plaintext(context.Context) (string, error) { return "", nil }

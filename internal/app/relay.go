@@ -85,6 +85,7 @@ func (r *relayPart) run(ctx context.Context) error {
 	connected := r.outlets.connectLater(opening, r.process, append(others, late...))
 	var counting sync.WaitGroup
 	counting.Go(func() { r.countLetters(opening, db) })
+	counting.Go(func() { r.examine(opening, db) })
 	r.log.Info("connected", "database", MaskDatabase(r.cfg.Database), r.outlets.attr())
 	r.waker.own.Store(one)
 	r.health.watch(one)

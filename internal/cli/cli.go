@@ -1,7 +1,7 @@
 // Package cli is the outbox command: its words, its texts, what it prints and how it ends.
 //
-// Guaranteed: exit code 0 for done, 1 for failed, 2 for a command line or settings that cannot be meant, 130 when
-// forced by a second signal. Results go to stdout and everything else to stderr. Errors name the setting and the
+// Guaranteed: exit code 0 for done, 1 for failed, 2 for a command line or settings that cannot be meant, 3 and 4 for
+// what outbox doctor finds, 130 when forced by a second signal. Results go to stdout and everything else to stderr. Errors name the setting and the
 // remedy. No password is on either stream.
 //
 // Not guaranteed: the table form of results, which is for people and may change. Programs take -o json.
@@ -41,6 +41,9 @@ func Main(ctx context.Context, args []string, streams Streams, environ []string,
 	if err == nil {
 		return 0
 	}
+	if found, ok := errors.AsType[exitCode](err); ok {
+		return int(found)
+	}
 	var settings *config.Error
 	var usage usageError
 	misused := !a.started || errors.As(err, &settings) || errors.As(err, &usage)
@@ -78,7 +81,7 @@ func (a *application) root() *cobra.Command {
 	root.PersistentFlags().AddFlagSet(a.global)
 	root.AddCommand(a.migrate(), a.relay(), a.serve(), a.write(), a.tail(), a.events(), a.dlq(), a.lanes(), a.route(),
 		a.sinks(), a.endpoints(), a.subscriptions(), a.pause(), a.resume(), a.pauses(), a.replayDelivered(),
-		a.purge(), a.runs(), a.token(),
+		a.purge(), a.runs(), a.token(), a.doctor(), a.why(),
 		a.dev(), a.initialize(), a.config(), a.man(), a.version())
 	a.complete(root)
 	return root

@@ -205,6 +205,16 @@ func (c Config) Effective() []Setting { return c.found.settings }
 // Given tells whether a flag, a variable or the file has set a flag's setting.
 func (c Config) Given(flag string) bool { return c.found.origins[key(flag)] != "" }
 
+// SecretFile returns the file of the settings if it has what may hold a password: the URL of the database or of a sink.
+func (c Config) SecretFile() string {
+	for _, name := range []string{"database", "sink"} {
+		if from := c.found.origins[name]; c.found.path != "" && strings.HasPrefix(from, c.found.path+":") {
+			return c.found.path
+		}
+	}
+	return ""
+}
+
 // note adds a setting to those in effect.
 func (c *Config) note(name string, value any, lists map[string][]*yaml.Node) {
 	from, ok := c.found.origins[name]

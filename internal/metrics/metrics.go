@@ -16,6 +16,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/condition"
 	"github.com/outboxrelay/outbox/internal/store/operate"
 	"github.com/outboxrelay/outbox/internal/store/pause"
 	"github.com/outboxrelay/outbox/relay"
@@ -30,7 +31,7 @@ type Metrics struct {
 	published, duplicates, retried, dead, lost, batches, unavailable, spilled *prometheus.CounterVec
 	claim, publish, settle, latency                                           *prometheus.HistogramVec
 	ready, lanes, backlog, oldest, paused                                     *prometheus.GaugeVec
-	owed, oldestOwed, unserved, sinkDown, letters                             *prometheus.GaugeVec
+	owed, oldestOwed, unserved, sinkDown, letters, conditions                 *prometheus.GaugeVec
 	retention                                                                 retentionMetrics
 
 	relay  func() relay.Health // nil: nobody watches one
@@ -93,6 +94,11 @@ func New() *Metrics {
 		"Dead letters that nobody has replayed or discarded, whoever made them; counting stops at 10000.", "table", "source")
 	gauge(&m.unserved, "unserved_debts", "1 for a sink that owes events of the table while no relay serves it.",
 		"table", "sink")
+	gauge(&m.conditions, "condition", "How many findings of a condition the last look of the relay had, 0 without one; "+
+		"outbox doctor says what they are.", "id", "severity")
+	for _, c := range condition.Catalogue {
+		m.conditions.WithLabelValues(c.ID, c.Severity.String())
+	}
 	m.retention = newRetentionMetrics(m.Registry)
 	return m
 }
@@ -158,6 +164,17 @@ func (m *Metrics) ObserveLetters(pending []operate.Pending, err error) {
 		labels := []string{p.Table, p.Source}
 		m.letters.WithLabelValues(labels...).Set(float64(p.Letters))
 		m.lettersOf[strings.Join(labels, "/")] = labels
+	}
+}
+
+// ObserveConditions takes over what an examination has found.
+func (m *Metrics) ObserveConditions(r condition.Report) {
+	found := map[string]float64{}
+	for _, f := range r.Findings {
+		found[f.ID]++
+	}
+	for _, c := range condition.Catalogue {
+		m.conditions.WithLabelValues(c.ID, c.Severity.String()).Set(found[c.ID])
 	}
 }
 

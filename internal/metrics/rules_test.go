@@ -8,7 +8,11 @@ import (
 	"testing"
 )
 
-const rules = "../../deploy/prometheus/outbox.rules.yml"
+// The second is made from the catalogue of conditions.
+const (
+	rules      = "../../deploy/prometheus/outbox.rules.yml"
+	conditions = "../../deploy/prometheus/outbox.conditions.rules.yml"
+)
 
 // Every alert fires while its cause lasts, for the relay that has it, and no longer.
 func TestAlerts(t *testing.T) {
@@ -21,6 +25,13 @@ func TestAlerts(t *testing.T) {
 	if _, err := os.Stat(promtool); err != nil {
 		t.Fatalf("promtool is neither on PATH nor in bin, run: make deps (%v)", err)
 	}
+	for _, of := range []string{rules, conditions} {
+		testAlerts(t, promtool, of)
+	}
+}
+
+func testAlerts(t *testing.T, promtool, rules string) {
+	t.Helper()
 	cases := strings.TrimSuffix(rules, ".yml") + ".test.yml"
 	for _, args := range [][]string{{"check", "rules", rules}, {"test", "rules", cases}} {
 		if out, err := exec.CommandContext(t.Context(), promtool, args...).CombinedOutput(); err != nil {

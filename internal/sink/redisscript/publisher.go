@@ -177,7 +177,29 @@ func (s *Publisher) hide(err error) error { return sinkurl.Hide(err, s.password)
 func (s *Publisher) Client() redis.UniversalClient { return s.client }
 
 // Abilities implements outbox.Able.
-func (s *Publisher) Abilities() outbox.Abilities { return outbox.Abilities{Ping: s.ping} }
+func (s *Publisher) Abilities() outbox.Abilities {
+	return outbox.Abilities{Ping: s.ping, Weaknesses: s.weaknesses}
+}
+
+// weaknesses asks the server (in a Cluster one of them) what it does without room, and whether it is a replica. INFO
+// tells it where a hosted server forbids CONFIG.
+func (s *Publisher) weaknesses(ctx context.Context) (weak []outbox.Weakness, err error) {
+	info, err := s.client.InfoMap(ctx, "memory", "replication").Result()
+	if err != nil {
+		return nil, outbox.Unavailable(fmt.Errorf("ask Redis about itself: %w", s.hide(err)))
+	}
+	if policy := info["Memory"]["maxmemory_policy"]; policy != "noeviction" && info["Memory"]["maxmemory"] != "0" {
+		weak = append(weak, outbox.Weakness{
+			Says: "out of memory it evicts keys (maxmemory-policy " + policy + "): streams, or what is remembered of ids, " +
+				"and then copies pass",
+			Remedy: "CONFIG SET maxmemory-policy noeviction, and enough maxmemory: out of it, relays wait"})
+	}
+	if info["Replication"]["role"] == "slave" {
+		weak = append(weak, outbox.Weakness{Says: "it is a replica, which takes no messages",
+			Remedy: "name the primary in the sink's URL"})
+	}
+	return weak, nil
+}
 
 // ping asks the server (in a Cluster one of them) whether it answers. Errors are of class outbox.ClassUnavailable.
 func (s *Publisher) ping(ctx context.Context) error {

@@ -49,6 +49,12 @@ func (b body) render(r *rendering, s scope) error {
 	return nil
 }
 
+// Has tells whether there is a file name.sql.
+func (f *Set) Has(name string) bool {
+	_, there := f.templates[name+".sql"]
+	return there
+}
+
 // Render returns the text of file name.sql with data filled in.
 func (f *Set) Render(name string, data any) (string, error) { return f.render(name, data, nil) }
 

@@ -1,0 +1,72 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/condition"
+	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/store/cold"
+	"github.com/outboxrelay/outbox/internal/store/migration"
+)
+
+// Examine looks for conditions in the database and the sinks of the settings, which it connects to and leaves again.
+// It writes nothing.
+func Examine(
+	ctx context.Context, cfg config.Config, limits condition.Limits, which condition.Selection,
+) (condition.Report, error) {
+	p := newProcess(cfg, slog.New(slog.DiscardHandler))
+	x := condition.Examination{Config: cfg, Limits: limits, Migrations: func(ctx context.Context) ([]migration.SetStatus, error) {
+		return MigrationsOf(cfg.Database).Status(ctx)
+	}}
+	x.File, _ = FileOf(cfg.Database)
+	if db, err := openNow(ctx, cfg.Database, use{name: "outbox doctor", conns: 2}); err != nil {
+		x.DBErr = err
+	} else {
+		defer db.Close()
+		x.DB = db
+		p.database = func(context.Context) (cold.Database, error) { return db.Cold(), nil }
+	}
+	all := newOutlets(cfg)
+	x.Sink = func(ctx context.Context, s config.Sink) (outbox.Sink, error) {
+		one := all[s.Name]
+		return one, one.open(ctx, p)
+	}
+	report := x.Examine(ctx, which)
+	return report, errors.Join(ctx.Err(), all.close())
+}
+
+// Why explains where an event is: in the named table, or "" for any that the settings know.
+func Why(ctx context.Context, cfg config.Config, table, tenant, id string) (condition.Explanation, error) {
+	db, err := openNow(ctx, cfg.Database, use{name: "outbox why", conns: 2})
+	if err != nil {
+		return condition.Explanation{}, err
+	}
+	defer db.Close()
+	x := condition.Examination{Config: cfg, DB: db, Limits: condition.Usual}
+	return x.Why(ctx, table, tenant, id)
+}
+
+// examineEvery is how often a relay looks for conditions.
+const examineEvery = time.Minute
+
+// examine looks for conditions until ctx ends, for the metric and for /readyz. The sinks are those that the relay has
+// open.
+func (r *relayPart) examine(ctx context.Context, db Database) {
+	x := condition.Examination{Config: r.cfg, DB: db, Limits: condition.Usual}
+	x.File, _ = FileOf(r.cfg.Database)
+	x.Sink = func(_ context.Context, s config.Sink) (outbox.Sink, error) { return r.outlets[s.Name].opened() }
+	x.Migrations = func(ctx context.Context) ([]migration.SetStatus, error) {
+		return MigrationsOf(r.cfg.Database).Status(ctx)
+	}
+	every(ctx, examineEvery, func() {
+		report := x.Examine(ctx, condition.Selection{})
+		if ctx.Err() == nil {
+			r.metrics.ObserveConditions(report)
+			r.health.found(report)
+		}
+	})
+}

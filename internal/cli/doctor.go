@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outboxrelay/outbox/internal/app"
+	"github.com/outboxrelay/outbox/internal/condition"
+	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/store/operate"
+)
+
+// exitCode is how a command ends that has done its work and found something.
+type exitCode int
+
+func (exitCode) Error() string { return "" }
+
+// The exit codes of outbox doctor for the worst that it has found. A notice is no reason to stop a deployment.
+const (
+	foundWarning  exitCode = 3
+	foundCritical exitCode = 4
+)
+
+func (a *application) doctor() *cobra.Command {
+	var which condition.Selection
+	var watch time.Duration
+	settings := every()
+	cmd := command("doctor", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		if err := which.Check(); err != nil {
+			return usageError{err}
+		}
+		if watch != 0 && watch < time.Second {
+			return usagef("--watch is %s, want at least 1s", watch)
+		}
+		c, err := config.Load(a.kinds, a.environ, a.global, settings)
+		if err != nil {
+			return err
+		}
+		if err := c.Check(config.Database); err != nil {
+			return err
+		}
+		for {
+			report, err := app.Examine(cmd.Context(), c, condition.Usual, which)
+			if cmd.Context().Err() != nil {
+				return nil
+			}
+			if err = firstOf(a.printReport(c.Output, report), err); err != nil || watch == 0 {
+				return firstOf(err, verdict(report))
+			}
+			select {
+			case <-cmd.Context().Done():
+				return nil
+			case <-time.After(watch):
+			}
+		}
+	})
+	cmd.Flags().StringSliceVar(&which.Only, "only", nil, "`conditions` to look for, by id or category")
+	cmd.Flags().StringSliceVar(&which.Skip, "skip", nil, "`conditions` to leave out, by id or category")
+	cmd.Flags().BoolVar(&which.Pre, "pre", false, "look only for what can be wrong before a relay has ever started")
+	cmd.Flags().DurationVar(&watch, "watch", 0, "look again every so `long`, until stopped")
+	cmd.Flags().AddFlagSet(settings)
+	return cmd
+}
+
+func verdict(r condition.Report) error {
+	switch r.Worst {
+	case condition.Critical:
+		return foundCritical
+	case condition.Warning:
+		return foundWarning
+	}
+	return nil
+}
+
+// printReport prints what was found, the worst first, and then what could not be looked for.
+func (a *application) printReport(form string, r condition.Report) error {
+	if form == "json" {
+		return printJSON(a.Out, r)
+	}
+	for _, f := range r.Findings {
+		_, err := fmt.Fprintf(a.Out, "%-8s  %s  %s\n          do: %s\n          see %s\n", f.Severity, f.ID, oneLine(f.Says),
+			oneLine(f.Remedy), f.See)
+		if err != nil {
+			return fmt.Errorf("print result: %w", err)
+		}
+	}
+	for _, u := range r.Unseen {
+		fmt.Fprintf(a.Err, "not seen  %s  %s: %s\n", u.ID, u.Name, oneLine(u.Why))
+	}
+	counts := map[condition.Severity]int{}
+	for _, f := range r.Findings {
+		counts[f.Severity]++
+	}
+	summary := fmt.Sprintf("%d conditions looked for: ", r.Asked)
+	if len(r.Findings) == 0 {
+		summary += "all is well"
+	} else {
+		summary += fmt.Sprintf("%d critical, %s, %s", counts[condition.Critical],
+			counted(counts[condition.Warning], "warning"), counted(counts[condition.Notice], "notice"))
+	}
+	_, err := fmt.Fprintln(a.Out, summary)
+	return err
+}
+
+func (a *application) why() *cobra.Command {
+	var table, tenant string
+	settings := every()
+	cmd := command("why", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+		c, err := config.Load(a.kinds, a.environ, a.global, settings)
+		if err != nil {
+			return err
+		}
+		if err := c.Check(config.Database); err != nil {
+			return err
+		}
+		if table != "" {
+			if _, err := c.Find(table); err != nil {
+				return err
+			}
+		}
+		why, err := app.Why(cmd.Context(), c, table, tenant, args[0])
+		switch {
+		case errors.Is(err, operate.ErrNoEvent):
+			return fmt.Errorf("no table of the settings has event %s, or this role may not see it", oneLine(args[0]))
+		case errors.Is(err, operate.ErrFilter):
+			return usageError{err}
+		case err != nil:
+			return err
+		case c.Output == "json":
+			return printJSON(a.Out, why)
+		}
+		text := fmt.Sprintf("event %s (%s) is %s in %s\n", why.Event.ID, oneLine(why.Event.Topic), why.Event.Status, why.Table)
+		for _, s := range why.Says {
+			text += "  - " + oneLine(s) + "\n"
+		}
+		if _, err := io.WriteString(a.Out, text); err != nil {
+			return fmt.Errorf("print result: %w", err)
+		}
+		return nil
+	})
+	cmd.Flags().StringVar(&table, "of", "", "`table` that the event is in (default: any)")
+	cmd.Flags().StringVar(&tenant, "tenant", "", "`tenant` of the event, where the role may see one at a time")
+	cmd.Flags().AddFlagSet(settings)
+	return cmd
+}

@@ -1,0 +1,320 @@
+package condition
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/store/cold"
+	"github.com/outboxrelay/outbox/internal/store/migration"
+	"github.com/outboxrelay/outbox/internal/store/operate"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
+)
+
+// Database is what conditions are found in.
+type Database interface {
+	outbox.Database
+	Ping(ctx context.Context) error
+	Plaintext(ctx context.Context) (machine string, err error)
+	// Pooled tells whether connections lead to a pooler.
+	Pooled(ctx context.Context) (bool, error)
+	// Certified returns when the certificate of the server ends; zero: connections have no TLS.
+	Certified(ctx context.Context) (ends time.Time, err error)
+	Cold() cold.Database
+	Browser(ctx context.Context, layout outbox.Layout) (*operate.Browser, error)
+	Troubles(ctx context.Context) ([]operate.Trouble, error)
+	Debts(ctx context.Context) ([]operate.Debt, error)
+	Pauses(ctx context.Context) (*operate.Pauses, error)
+	PendingLetters(ctx context.Context, limit int) ([]operate.Pending, error)
+}
+
+// Limits are where something begins to be a condition.
+type Limits struct {
+	Late      time.Duration // the age of the oldest undelivered event
+	Owed      time.Duration // likewise, of what a sink of a table with routes owes
+	Held      time.Duration // how long a transaction may hold vacuum back
+	Forgotten time.Duration // a pause, a dead letter, an event that waits for its next try
+	Idle      time.Duration // a subscription of which nobody asks for events
+	Clocks    time.Duration // how far the database's clock may be from this machine's
+	Ends      time.Duration // what is left of a certificate
+	DeadRows  int           // row versions of a table that vacuum has not removed
+	Kept      int           // delivered rows of a table without retention
+	Free      uint64        // bytes of the file system
+	Files     uint64        // open files that the process may have
+}
+
+// Usual are the limits of the command. An age is an operator's, and none of them stops anything.
+var Usual = Limits{
+	Late: 30 * time.Second, Owed: 5 * time.Minute, Held: 10 * time.Minute, Forgotten: 24 * time.Hour, Idle: time.Hour,
+	Clocks: time.Second, Ends: 21 * 24 * time.Hour, DeadRows: 200_000, Kept: 5_000_000, Free: 1 << 30, Files: 4096,
+}
+
+// Examination is what is looked at. The zero value of what may be left out has nothing to look at.
+type Examination struct {
+	Config config.Config
+	Needs  config.Need
+	DB     Database // nil: DBErr says why
+	DBErr  error
+	// Migrations says where the database stands with its sets. May be nil.
+	Migrations func(ctx context.Context) ([]migration.SetStatus, error)
+	// Sink returns a sink of the settings, connected. May be nil.
+	Sink   func(ctx context.Context, s config.Sink) (outbox.Sink, error)
+	Limits Limits
+	Now    func() time.Time
+	// File is the database's, if it is one.
+	File string
+
+	tables   func() ([]served, error)
+	troubles func() ([]operate.Trouble, error)
+	sinks    func() []connected
+}
+
+// served is a table of the settings that the database has.
+type served struct {
+	config.Table
+	browser *operate.Browser
+	lanes   operate.LaneReport
+}
+
+// undelivered is the age of the oldest event that no lane has delivered, and how many there are.
+func (s *served) undelivered() (oldest time.Duration, count int) {
+	for _, l := range s.lanes.Lanes {
+		if l.Oldest != nil {
+			oldest = max(oldest, time.Duration(*l.Oldest*float64(time.Second)))
+		}
+	}
+	return oldest, s.lanes.Counted
+}
+
+// connected is a sink of the settings, or why it is none.
+type connected struct {
+	config.Sink
+	sink outbox.Sink
+	err  error
+}
+
+// check looks for a condition. It is called while no other check is.
+type check func(ctx context.Context, x *Examination) ([]Finding, error)
+
+// errNothing says that there is nothing to look at: a check of sinks where none is set, of a server where the database
+// is a file.
+var errNothing = errors.New("there is nothing to look at")
+
+// Selection chooses conditions of the catalogue: by category or id. The zero value is all of them.
+type Selection struct {
+	Only, Skip []string
+	Pre        bool
+}
+
+// Check refuses what is neither a category nor an id.
+func (s Selection) Check() error {
+	for _, word := range slices.Concat(s.Only, s.Skip) {
+		known := slices.Contains(Categories, Category(word)) || slices.ContainsFunc(Catalogue,
+			func(c Condition) bool { return strings.EqualFold(c.ID, word) })
+		if !known {
+			return fmt.Errorf("%q is neither a condition such as OBX-001 nor a category, which are %s", word, joined(Categories))
+		}
+	}
+	return nil
+}
+
+func joined(all []Category) string {
+	texts := make([]string, len(all))
+	for i, c := range all {
+		texts[i] = string(c)
+	}
+	return strings.Join(texts, ", ")
+}
+
+func (s Selection) has(c *Condition) bool {
+	named := func(words []string) bool {
+		return slices.ContainsFunc(words, func(w string) bool {
+			return strings.EqualFold(w, c.ID) || strings.EqualFold(w, string(c.Category))
+		})
+	}
+	return (len(s.Only) == 0 || named(s.Only)) && !named(s.Skip) && (c.Pre || !s.Pre)
+}
+
+// patience is how long one condition is looked for.
+const patience = 5 * time.Second
+
+// Examine looks for the chosen conditions.
+func (x *Examination) Examine(ctx context.Context, which Selection) Report {
+	if x.Now == nil {
+		x.Now = time.Now
+	}
+	x.remember(ctx)
+	r := Report{At: x.Now().UTC(), Findings: []Finding{}, Unseen: []Unseen{}}
+	for i := range Catalogue {
+		c := &Catalogue[i]
+		if !which.has(c) || ctx.Err() != nil {
+			continue
+		}
+		found, err := x.look(ctx, c)
+		switch {
+		case errors.Is(err, errNothing):
+			continue
+		case err != nil:
+			r.Unseen = append(r.Unseen, Unseen{c.ID, c.Name, err.Error()})
+		}
+		r.Asked++
+		for _, f := range found {
+			f.ID, f.Name, f.Category, f.See = c.ID, c.Name, c.Category, Runbook+"#"+c.Anchor()
+			f.Severity, f.Remedy = cmp.Or(f.Severity, c.Severity), cmp.Or(f.Remedy, c.Remedy)
+			r.Worst = max(r.Worst, f.Severity)
+			r.Findings = append(r.Findings, f)
+		}
+	}
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return cmp.Compare(b.Severity, a.Severity) })
+	return r
+}
+
+func (x *Examination) look(ctx context.Context, c *Condition) ([]Finding, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if x.DB == nil && c.Category != "settings" && c.Category != "host" && c.Category != "sinks" && c.ID != away {
+		return nil, errNothing // OBX-001 has said why
+	}
+	found, err := c.check(ctx, x)
+	var missing interface{ SQLState() string }
+	if unfit(err) || errors.As(err, &missing) && missing.SQLState() == "42P01" {
+		return found, errNothing // the table is not there: OBX-017 and OBX-018 have said so
+	}
+	return found, err
+}
+
+// remember has what several conditions rest on read once.
+func (x *Examination) remember(ctx context.Context) {
+	x.tables = sync.OnceValues(func() ([]served, error) { return x.readTables(ctx) })
+	x.troubles = sync.OnceValues(func() ([]operate.Trouble, error) {
+		if x.DB == nil {
+			return nil, errNothing
+		}
+		return x.DB.Troubles(ctx)
+	})
+	x.sinks = sync.OnceValue(func() (all []connected) {
+		if x.Sink == nil {
+			return nil
+		}
+		for _, s := range x.Config.AllSinks() {
+			limited, cancel := context.WithTimeout(ctx, patience)
+			opened, err := x.Sink(limited, s)
+			cancel()
+			all = append(all, connected{s, opened, err})
+		}
+		return all
+	})
+}
+
+// counted is how many undelivered events of a table are counted.
+const counted = 100_000
+
+// readTables returns the tables of the settings that the database has and this role may read.
+func (x *Examination) readTables(ctx context.Context) (all []served, err error) {
+	tables, err := x.Config.Tables()
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range tables {
+		b, err := x.DB.Browser(ctx, t.Layout)
+		if err != nil {
+			continue // OBX-013 to OBX-015 say why
+		}
+		one := served{Table: t, browser: b}
+		if one.lanes, err = b.Lanes(ctx, counted); err != nil {
+			return all, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// ofTables looks at each table.
+func ofTables(look func(x *Examination, t *served) []Finding) check {
+	return func(_ context.Context, x *Examination) (found []Finding, err error) {
+		all, err := x.tables()
+		for i := range all {
+			found = append(found, look(x, &all[i])...)
+		}
+		return found, err
+	}
+}
+
+// asked is what the statement of a condition is given: of a table, where it is asked of each.
+type asked struct {
+	sqltable.Layout
+	Limits
+	Tables []string // all that the settings have
+	Now    time.Time
+	// Those of Limits that are times.
+	HeldSeconds, ForgottenSeconds, IdleSeconds, ClocksSeconds float64
+}
+
+func (x *Examination) asks() asked {
+	return asked{Limits: x.Limits, Now: x.Now(), HeldSeconds: x.Limits.Held.Seconds(),
+		ForgottenSeconds: x.Limits.Forgotten.Seconds(), IdleSeconds: x.Limits.Idle.Seconds(),
+		ClocksSeconds: x.Limits.Clocks.Seconds()}
+}
+
+// query is a condition that a statement of the database finds. A database without that statement has nothing to look
+// at.
+func query(statement string) check {
+	return func(ctx context.Context, x *Examination) ([]Finding, error) {
+		q := x.asks()
+		for _, t := range x.Config.Known() {
+			q.Tables = append(q.Tables, t.Name())
+		}
+		return x.run(ctx, statement, q)
+	}
+}
+
+// queryTables is query for each table whose rows keep what became of them.
+func queryTables(statement string) check {
+	return func(ctx context.Context, x *Examination) (found []Finding, err error) {
+		all, err := x.tables()
+		for i := range all {
+			t := &all[i]
+			if t.lanes.Hidden || !t.Layout.KeepsState() {
+				continue
+			}
+			q := x.asks()
+			q.Layout = x.DB.Cold().Quote(t.Layout)
+			one, err := x.run(ctx, statement, q)
+			if err != nil {
+				return found, err
+			}
+			found = append(found, one...)
+		}
+		return found, err
+	}
+}
+
+// run returns the findings of a statement: severity, what it is about, what is said, since when, and a remedy or NULL.
+func (x *Examination) run(ctx context.Context, statement string, q asked) (found []Finding, err error) {
+	files, err := x.DB.Cold().Statements()
+	if err != nil || !files.Has(statement) {
+		return nil, cmp.Or(err, errNothing)
+	}
+	err = cold.Read(ctx, x.DB.Cold(), func(tx *cold.Tx) error {
+		return tx.Each(ctx, statement, q, func(rows cold.Rows) error {
+			var f Finding
+			var severity, remedy, since sqltable.Text
+			err := rows.Scan(&severity, &f.About, &f.Says, &since, &remedy)
+			if err != nil {
+				return err
+			}
+			f.Severity, err = parseSeverity(severity.S)
+			f.Since, f.Remedy = since.Moment(), remedy.S
+			found = append(found, f)
+			return err
+		})
+	})
+	return found, err
+}

@@ -1,0 +1,191 @@
+package condition
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+var update = flag.Bool("update", false, "write what is made from the catalogue anew")
+
+const (
+	page      = "../../docs/operations/conditions.md"
+	ownRules  = "../../deploy/prometheus/outbox.rules.yml"
+	rules     = "../../deploy/prometheus/outbox.conditions.rules.yml"
+	ruleTests = "../../deploy/prometheus/outbox.conditions.rules.test.yml"
+	tested    = "../test/conditions/provoke_test.go"
+)
+
+// The runbook, the alert rules and their tests are made from the catalogue: go test ./internal/condition -update.
+func TestPagesAreOfTheCatalogue(t *testing.T) {
+	for path, want := range map[string]string{page: runbook(), rules: alerts(), ruleTests: alertTests()} {
+		if *update {
+			if err := os.WriteFile(path, []byte(want), 0o644); err != nil { //nolint:gosec // a page of the project
+				t.Fatal(err)
+			}
+		}
+		if read(t, path) != want {
+			t.Errorf("%s is not what the catalogue says: go test ./internal/condition -update", path)
+		}
+	}
+}
+
+// Every condition has its id for itself, words, an alert and a provocation; every finding links to its entry.
+func TestCatalogueIsComplete(t *testing.T) {
+	own, provocations := read(t, ownRules), read(t, tested)
+	for i := range Catalogue {
+		c := &Catalogue[i]
+		switch {
+		case c.ID != fmt.Sprintf("OBX-%03d", i+1):
+			t.Errorf("%s is the %d. of the catalogue", c.ID, i+1)
+		case c.Means == "" || c.Remedy == "" || c.check == nil || c.Severity == 0 || !strings.Contains(joined(Categories), string(c.Category)):
+			t.Errorf("%s lacks something: %+v", c.ID, c)
+		case c.Alert != "" && !strings.Contains(own, "alert: "+c.Alert+"\n"):
+			t.Errorf("%s has the alert %s, which %s has not", c.ID, c.Alert, ownRules)
+		case !strings.Contains(provocations, `"`+c.ID+`": func`):
+			t.Errorf("%s is provoked by no test", c.ID)
+		case !strings.Contains(runbook(), `<a id="`+c.Anchor()+`"></a>`):
+			t.Errorf("%s has no entry %s in the runbook", c.ID, c.Anchor())
+		}
+	}
+	for _, of := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(own, -1) {
+		named := false
+		for _, c := range Catalogue {
+			named = named || c.Alert == of[1]
+		}
+		if !named {
+			t.Errorf("%s is the alert of no condition", of[1])
+		}
+	}
+}
+
+func TestSelection(t *testing.T) {
+	for _, c := range []struct {
+		which Selection
+		id    string
+		has   bool
+	}{
+		{Selection{}, "OBX-009", true}, {Selection{Only: []string{"database"}}, "OBX-009", true},
+		{Selection{Only: []string{"obx-009"}}, "OBX-009", true}, {Selection{Only: []string{"events"}}, "OBX-009", false},
+		{Selection{Only: []string{"database"}, Skip: []string{"OBX-009"}}, "OBX-009", false},
+		{Selection{Pre: true}, "OBX-035", false}, {Selection{Pre: true}, "OBX-009", true},
+	} {
+		for i := range Catalogue {
+			if Catalogue[i].ID == c.id && c.which.has(&Catalogue[i]) != c.has {
+				t.Errorf("%+v has %s: %v", c.which, c.id, !c.has)
+			}
+		}
+	}
+	for _, word := range []string{"OBX-999", "databases", ""} {
+		if err := (Selection{Skip: []string{word}}).Check(); err == nil {
+			t.Errorf("%q is taken", word)
+		}
+	}
+}
+
+// ruleName is the alert's name of a condition: OutboxVacuumHeldBack.
+func ruleName(c *Condition) string {
+	if c.Alert != "" {
+		return c.Alert
+	}
+	name := "Outbox"
+	for _, word := range strings.FieldsFunc(c.Name, func(r rune) bool { return !unicode.IsLetter(r) }) {
+		name += strings.ToUpper(word[:1]) + word[1:]
+	}
+	return name
+}
+
+func runbook() string {
+	var b strings.Builder
+	b.WriteString(`# Conditions
+
+Every way in which an outbox can be unwell, as ` + "`outbox doctor`" + ` finds it. Each is found by one check, provoked by a
+test on real servers, and watched by one alert. This page is made from the catalogue in internal/condition.
+
+    outbox doctor --pre                       # before the first start
+    outbox doctor --config outbox.yaml        # all of it, with the relay's settings and role
+    outbox doctor --only events,OBX-009 -o json
+
+A relay looks every minute by itself: the metric ` + "`outbox_condition`" + ` counts what it has found, and ` + "`/readyz`" + ` lists it to
+this machine. ` + "`critical`" + ` is wrong now, ` + "`warning`" + ` before long, ` + "`notice`" + ` is worth knowing.
+
+| id | condition | of | severity | alert |
+|---|---|---|---|---|
+`)
+	for i := range Catalogue {
+		c := &Catalogue[i]
+		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s | %s |\n", c.ID, c.Anchor(), c.Name, c.Category, c.Severity, ruleName(c))
+	}
+	for i := range Catalogue {
+		c := &Catalogue[i]
+		fmt.Fprintf(&b, "\n<a id=\"%s\"></a>\n## %s %s\n\n%s\n\n**Do:** %s.\n", c.Anchor(), c.ID, c.Name, c.Means,
+			strings.ToUpper(c.Remedy[:1])+c.Remedy[1:])
+	}
+	return b.String()
+}
+
+func alerts() string {
+	var b strings.Builder
+	b.WriteString(`# Alerts by what relays find every minute (docs/operations/conditions.md), made from the catalogue in internal/condition.
+# Those that a metric of their own tells sooner are in outbox.rules.yml.
+groups:
+  - name: outbox-conditions
+    rules:
+`)
+	for i := range Catalogue {
+		if c := &Catalogue[i]; c.Alert == "" {
+			fmt.Fprintf(&b, `      - alert: %s
+        expr: max by (job, id, severity) (outbox_condition{id="%s"}) > 0
+        for: 2m
+        annotations:
+          summary: "%s: outbox doctor --only %s"
+          runbook_url: "%s#%s"
+`, ruleName(c), c.ID, c.Name, c.ID, Runbook, c.Anchor())
+		}
+	}
+	return b.String()
+}
+
+func alertTests() string {
+	var b strings.Builder
+	b.WriteString(`# promtool test rules deploy/prometheus/outbox.conditions.rules.test.yml
+# Each fires while one of two relays finds its condition, and no longer.
+rule_files: [outbox.conditions.rules.yml]
+evaluation_interval: 1m
+tests:
+`)
+	for i := range Catalogue {
+		if c := &Catalogue[i]; c.Alert == "" {
+			fmt.Fprintf(&b, `  - interval: 1m
+    input_series:
+      - series: outbox_condition{job="shop", instance="a", id="%[1]s", severity="%[2]s"}
+        values: "0x4 2x10 0x10"
+      - series: outbox_condition{job="shop", instance="b", id="%[1]s", severity="%[2]s"}
+        values: "0x26"
+    alert_rule_test:
+      - alertname: %[3]s
+        eval_time: 10m
+        exp_alerts:
+          - exp_labels: {job: shop, id: %[1]s, severity: %[2]s}
+            exp_annotations: {summary: "%[4]s: outbox doctor --only %[1]s", runbook_url: "%[5]s#%[6]s"}
+      - alertname: %[3]s
+        eval_time: 20m
+        exp_alerts: []
+`, c.ID, c.Severity, ruleName(c), c.Name, Runbook, c.Anchor())
+		}
+	}
+	return b.String()
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

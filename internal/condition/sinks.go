@@ -1,0 +1,175 @@
+package condition
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/outboxrelay/outbox"
+)
+
+// ofSinks looks at each sink that could be opened.
+func ofSinks(look func(ctx context.Context, s *connected) ([]Finding, error)) check {
+	return func(ctx context.Context, x *Examination) (found []Finding, err error) {
+		all := x.sinks()
+		if len(all) == 0 {
+			return nil, errNothing
+		}
+		for i := range all {
+			one, failed := look(ctx, &all[i])
+			if failed != nil {
+				err = fmt.Errorf("sink %s: %w", all[i].Name, failed)
+			}
+			found = append(found, one...)
+		}
+		return found, err
+	}
+}
+
+var sinkUnreachable = ofSinks(func(ctx context.Context, s *connected) ([]Finding, error) {
+	err := s.err
+	if ping := outbox.AbilitiesOf(s.sink).Ping; err == nil && ping != nil {
+		err = ping(ctx)
+	}
+	if err == nil {
+		return nil, nil
+	}
+	return at(s.Name, "%s cannot be reached from here: %v", s.String(), err), nil
+})
+
+var sinkWeak = ofSinks(func(ctx context.Context, s *connected) (found []Finding, err error) {
+	ask := outbox.AbilitiesOf(s.sink).Weaknesses
+	if s.err != nil || ask == nil {
+		return nil, nil
+	}
+	weak, err := ask(ctx)
+	for _, w := range weak {
+		found = append(found, Finding{About: s.Name, Says: s.String() + ": " + w.Says, Remedy: w.Remedy})
+	}
+	return found, err
+})
+
+func sinkPlaintext(_ context.Context, x *Examination) (found []Finding, err error) {
+	for _, s := range x.Config.AllSinks() {
+		if s.Driver.Plaintext == nil {
+			continue
+		}
+		if hosts := s.Driver.Plaintext(s.URL); len(hosts) > 0 {
+			found = append(found, Finding{About: s.Name, Remedy: "make the URL one with TLS: " + s.Driver.Example,
+				Says: fmt.Sprintf("%s is on another machine (%s) and connections to it have no TLS", s, strings.Join(hosts, ", "))})
+		}
+	}
+	return found, nil
+}
+
+// encrypted are the schemes whose connections begin with TLS, and their ports.
+var encrypted = map[string]string{"rediss": "6379", "redisstreams": "6379", "amqps": "5671", "tls": "4222"}
+
+func certificateEnds(ctx context.Context, x *Examination) (found []Finding, err error) {
+	look := func(about string, ends time.Time) {
+		left := ends.Sub(x.Now())
+		if left > x.Limits.Ends {
+			return
+		}
+		f := Finding{About: about, Since: &ends, Severity: Warning,
+			Says: fmt.Sprintf("the certificate of %s ends in %s", about, lasting(left))}
+		switch {
+		case left <= 0:
+			f.Severity, f.Says = Critical, fmt.Sprintf("the certificate of %s has ended, %s ago", about, lasting(-left))
+		case left < x.Limits.Ends/7:
+			f.Severity = Critical
+		}
+		found = append(found, f)
+	}
+	if x.DB != nil {
+		ends, err := x.DB.Certified(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !ends.IsZero() {
+			look("the database", ends)
+		}
+	}
+	for _, s := range x.Config.AllSinks() {
+		u, bad := url.Parse(s.URL)
+		if bad != nil || encrypted[u.Scheme] == "" {
+			continue
+		}
+		port := u.Port()
+		if port == "" {
+			port = encrypted[u.Scheme]
+		}
+		// What the server shows is looked at, whoever has signed it: whether it is trusted, connecting tells.
+		dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, ServerName: u.Hostname()}} //nolint:gosec // see above
+		conn, failed := dialer.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+		if failed != nil {
+			continue // OBX-023 says so
+		}
+		if shown := conn.(*tls.Conn).ConnectionState().PeerCertificates; len(shown) > 0 {
+			look("sink "+s.Name, shown[0].NotAfter)
+		}
+		_ = conn.Close() // nothing was sent
+	}
+	return found, nil
+}
+
+func sinkDown(_ context.Context, x *Examination) (found []Finding, err error) {
+	all, err := x.troubles()
+	byName := map[string]*Finding{}
+	relays := map[string][]string{}
+	for _, t := range all {
+		for name, why := range t.Sinks {
+			f := byName[name]
+			if f == nil {
+				f = &Finding{About: name, Since: t.Since, Says: why}
+				byName[name] = f
+			}
+			if t.Since != nil && f.Since != nil && t.Since.Before(*f.Since) {
+				f.Since = t.Since
+			}
+			if !slices.Contains(relays[name], t.Relay) {
+				relays[name] = append(relays[name], t.Relay)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		f := *byName[name]
+		for_ := ""
+		if f.Since != nil {
+			for_ = " for " + lasting(x.Now().Sub(*f.Since))
+		}
+		f.Says = fmt.Sprintf("sink %s is down%s, as %s says; nothing is lost: %s", name, for_,
+			strings.Join(relays[name], " and "), f.Says)
+		found = append(found, f)
+	}
+	return found, err
+}
+
+func sinkOwes(ctx context.Context, x *Examination) (found []Finding, err error) {
+	all, err := x.DB.Debts(ctx)
+	for _, d := range all {
+		if d.Oldest == nil || *d.Oldest <= x.Limits.Owed.Seconds() {
+			continue
+		}
+		age := time.Duration(*d.Oldest * float64(time.Second))
+		found = append(found, Finding{About: d.Sink, Says: fmt.Sprintf("%s has %s of %s still to take, the oldest for %s", d.Sink,
+			many(d.Owed, "event"), d.Table, lasting(age)), Remedy: fmt.Sprintf("outbox events --table %s --to %s", d.Table, d.Sink)})
+	}
+	return found, err
+}
+
+func sinkUnserved(ctx context.Context, x *Examination) (found []Finding, err error) {
+	all, err := x.DB.Debtors(ctx)
+	for _, d := range all {
+		if !d.Served {
+			found = append(found, at(d.Sink, "no relay serves what %s owes of %s", d.Sink, d.Table)...)
+		}
+	}
+	return found, err
+}
