@@ -101,6 +101,7 @@ var layers = []layer{
 	{"cmd", 14, "main and nothing else"},
 	{"examples", 14, "as a user would write them"},
 	{"internal/test/chaos", 13, "as internal/test/integration, with faults"},
+	{"internal/test/conditions", 13, "what can be wrong, on real servers"},
 	{"internal/test/sources", 13, "every source with its server, and what is killed of them"},
 	{"internal/test/integration", 13, "tests that need several servers at once"},
 }

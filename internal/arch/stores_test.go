@@ -33,6 +33,9 @@ const logTables = "SQLite has no log tables"
 // logShared is why PostgreSQL has a file here: a log does what is in it as every table does. SQLite's is its store's.
 const logShared = "shared with log tables, which SQLite has not"
 
+// server is why SQLite has no such condition.
+const server = "a condition of a server, its roles and its vacuum"
+
 // only are the files of one store that its twin has no use for. Whoever knows one store finds his way in the other:
 // the rest have the same names.
 var only = map[string]map[string]string{
@@ -82,6 +85,20 @@ var only = map[string]map[string]string{
 	},
 	coldPostgres: {
 		"sql/tenant.sql": "row-level security", "sql/bus_tenant.sql": "the same", "sql/log_lanes.sql": logTables,
+		"sql/condition_autovacuum.sql":        server,
+		"sql/condition_clocks.sql":            server,
+		"sql/condition_connections.sql":       server,
+		"sql/condition_dead_rows.sql":         server,
+		"sql/condition_index_invalid.sql":     server,
+		"sql/condition_index_missing.sql":     server,
+		"sql/condition_kept.sql":              server,
+		"sql/condition_letters_forgotten.sql": server,
+		"sql/condition_read_only.sql":         server,
+		"sql/condition_refused.sql":           server,
+		"sql/condition_retention.sql":         server,
+		"sql/condition_subscriptions.sql":     server,
+		"sql/condition_superuser.sql":         server,
+		"sql/condition_vacuum_held.sql":       server,
 	},
 	coldSQLite: {
 		"fingerprint.go": "PostgreSQL has regular expressions and a hash", "sql/inbox_turn.sql": "PostgreSQL has a function",
