@@ -19,9 +19,10 @@ func Examine(
 	ctx context.Context, cfg config.Config, limits condition.Limits, which condition.Selection,
 ) (condition.Report, error) {
 	p := newProcess(cfg, slog.New(slog.DiscardHandler))
-	x := condition.Examination{Config: cfg, Limits: limits, Migrations: func(ctx context.Context) ([]migration.SetStatus, error) {
-		return MigrationsOf(cfg.Database).Status(ctx)
-	}}
+	x := condition.Examination{Config: cfg, Limits: limits,
+		Migrations: func(ctx context.Context) ([]migration.SetStatus, error) {
+			return MigrationsOf(cfg.Database).Status(ctx)
+		}}
 	x.File, _ = FileOf(cfg.Database)
 	if db, err := openNow(ctx, cfg.Database, use{name: "outbox doctor", conns: 2}); err != nil {
 		x.DBErr = err

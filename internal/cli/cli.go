@@ -1,8 +1,8 @@
 // Package cli is the outbox command: its words, its texts, what it prints and how it ends.
 //
 // Guaranteed: exit code 0 for done, 1 for failed, 2 for a command line or settings that cannot be meant, 3 and 4 for
-// what outbox doctor finds, 130 when forced by a second signal. Results go to stdout and everything else to stderr. Errors name the setting and the
-// remedy. No password is on either stream.
+// what outbox doctor finds, 130 when forced by a second signal. Results go to stdout and everything else to stderr.
+// Errors name the setting and the remedy. No password is on either stream.
 //
 // Not guaranteed: the table form of results, which is for people and may change. Programs take -o json.
 package cli

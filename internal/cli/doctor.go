@@ -82,7 +82,8 @@ func (a *application) printReport(form string, r condition.Report) error {
 		return printJSON(a.Out, r)
 	}
 	for _, f := range r.Findings {
-		_, err := fmt.Fprintf(a.Out, "%-8s  %s  %s\n          do: %s\n          see %s\n", f.Severity, f.ID, oneLine(f.Says),
+		_, err := fmt.Fprintf(a.Out, "%-8s  %s  %s\n          do: %s\n          see "+
+			"%s\n", f.Severity, f.ID, oneLine(f.Says),
 			oneLine(f.Remedy), f.See)
 		if err != nil {
 			return fmt.Errorf("print result: %w", err)
@@ -133,7 +134,8 @@ func (a *application) why() *cobra.Command {
 		case c.Output == "json":
 			return printJSON(a.Out, why)
 		}
-		text := fmt.Sprintf("event %s (%s) is %s in %s\n", why.Event.ID, oneLine(why.Event.Topic), why.Event.Status, why.Table)
+		text := fmt.Sprintf("event %s (%s) is %s in "+
+			"%s\n", why.Event.ID, oneLine(why.Event.Topic), why.Event.Status, why.Table)
 		for _, s := range why.Says {
 			text += "  - " + oneLine(s) + "\n"
 		}

@@ -15,11 +15,13 @@ func TestDoctor(t *testing.T) { onStores(t, testDoctor) }
 func testDoctor(t *testing.T, e env) {
 	e.redis = testenv.RedisServer(t).URL()
 	e.says(0, "doctor --pre --skip OBX-004,obx-015", "conditions looked for")
-	e.says(3, "doctor --only relays", "warning   OBX-030  no relay serves outbox_events; nothing waits there", "do: start one: outbox relay",
+	e.says(3, "doctor --only relays", "warning   OBX-030  no relay serves outbox_events; nothing waits "+
+		"there", "do: start one: outbox relay",
 		"conditions.md#obx-030-no-relay")
 	e.ok("{}", "write", "--topic", "order.placed", "--key", "42")
 	e.says(4, "doctor --only OBX-030", "critical  OBX-030  no relay serves outbox_events, where 1 event waits")
-	e.says(4, "doctor --only OBX-030 -o json", `"worst": "critical"`, `"severity": "critical"`, `"asked": 1`, `"unseen": []`)
+	e.says(4, "doctor --only OBX-030 -o "+
+		"json", `"worst": "critical"`, `"severity": "critical"`, `"asked": 1`, `"unseen": []`)
 	e.says(2, "doctor --only databases", `"databases" is neither a condition such as OBX-001 nor a category`)
 	e.says(2, "doctor --watch 1ms", "want at least 1s")
 	e.says(2, "doctor now", "unknown command")
@@ -33,11 +35,13 @@ func testWhy(t *testing.T, e env) {
 	e.ok("{}", "write", "--topic", "order.placed", "--key", "42")
 	id := query[string](e, "SELECT CAST(id AS text) FROM outbox_events")
 	e.ok("", "pause", "--topic", "*", "--reason", "INC-4711")
-	e.says(0, "why "+id, "event "+id, "is NEW in outbox_events", "has paused it since", "INC-4711", "no relay is alive that serves",
+	e.says(0, "why "+id, "event "+id, "is NEW in outbox_events", "has paused it since", "INC-4711", "no relay is "+
+		"alive that serves",
 		"by these settings it goes to default:")
 	e.ok("", "resume", "--topic", "*")
 	e.ok("", "events", "skip", id, "--yes", "--reason", "lost")
-	e.says(0, "why "+id+" -o json", `"status": "DEAD"`, "it became dead letter", "that letter is pending: outbox dlq replay")
+	e.says(0, "why "+id+" -o json", `"status": "DEAD"`, "it became dead letter", "that letter is pending: outbox "+
+		"dlq replay")
 	e.says(1, "why 0198c5a0-7f3e-7c11-8a55-2f6d1c0b9e42", "no table of the settings has event")
 	e.says(2, "why yesterday", "is neither an event id")
 	e.says(2, "why 1 --of nothing", "nothing")

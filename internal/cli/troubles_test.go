@@ -82,11 +82,13 @@ func testPendingLetters(t *testing.T, e env) {
 	_, url := e.relaying("--table", "outbox_events")
 	for start := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		_, text := get(t, url+"/metrics")
-		if strings.Contains(text, "outbox_dead_letters_pending") && strings.Contains(text, `id="OBX-041",severity="warning"} 1`) ||
+		if strings.Contains(text, "outbox_dead_letters_pending") && strings.Contains(text,
+			`id="OBX-041",severity="warning"} 1`) ||
 			time.Since(start) > patience {
 			_, ready := get(t, url+"/readyz")
 			contains(t, ready, `"id":"OBX-041"`, "2 dead letters of jobs are pending")
-			contains(t, text, `outbox_condition{id="OBX-041",severity="warning"} 1`, `outbox_dead_letters_pending{source="event",table="outbox_events"} 0`,
+			contains(t, text, `outbox_condition{id="OBX-041",severity="warning"} 1`,
+				`outbox_dead_letters_pending{source="event",table="outbox_events"} 0`,
 				`outbox_dead_letters_pending{source="job",table=""} 2`)
 			return
 		}

@@ -7,47 +7,64 @@ const away = "OBX-006"
 var Catalogue = []Condition{
 	{
 		ID: "OBX-001", Name: "variable ignored", Category: "settings", Severity: Warning, Pre: true, check: ignored,
-		Means:  "A variable of the environment looks like a setting and is none, so what it was meant to set has its default.",
-		Remedy: "correct the variable's name: outbox config print lists all settings, where each comes from, and what is in effect",
+		Means: "A variable of the environment looks like a setting and is none, so what it was meant to set has " +
+			"its default.",
+		Remedy: "correct the variable's name: outbox config print lists all settings, where each comes from, and " +
+			"what is in effect",
 	},
 	{
-		ID: "OBX-002", Name: "duplicate window short", Category: "settings", Severity: Warning, Pre: true, check: windowShort,
-		Means:  "After the death of a relay a copy of what it had published can come later than sinks remember ids. The copy is delivered.",
+		ID: "OBX-002", Name: "duplicate window " +
+			"short", Category: "settings", Severity: Warning, Pre: true, check: windowShort,
+		Means: "After the death of a relay a copy of what it had published can come later than sinks remember ids. " +
+			"The copy is delivered.",
 		Remedy: "raise --dedup-window to what the sentence says, or shorten --lease-ttl",
 	},
 	{
-		ID: "OBX-003", Name: "routes that cannot be meant", Category: "settings", Severity: Warning, Pre: true, check: routesOdd,
-		Means:  "A route is behind another that takes all that it would, has a wildcard of a broker, or some events of a table have none and become dead letters.",
+		ID: "OBX-003", Name: "routes that cannot be " +
+			"meant", Category: "settings", Severity: Warning, Pre: true, check: routesOdd,
+		Means: "A route is behind another that takes all that it would, has a wildcard of a broker, or some events " +
+			"of a table have none and become dead letters.",
 		Remedy: "correct the routes: outbox route test --topic TOPIC says where an event goes",
 	},
 	{
-		ID: "OBX-004", Name: "settings readable by others", Category: "settings", Severity: Warning, Pre: true, check: fileReadable,
-		Means:  "The file of the settings, or the database's, is readable by other users of this machine. Passwords, tokens' hashes and payloads are in it.",
+		ID: "OBX-004", Name: "settings readable by " +
+			"others", Category: "settings", Severity: Warning, Pre: true, check: fileReadable,
+		Means: "The file of the settings, or the database's, is readable by other users of this machine. " +
+			"Passwords, tokens' hashes and payloads are in it.",
 		Remedy: "chmod 600 the file, and a database's -wal and -shm too",
 	},
 	{
 		ID: "OBX-005", Name: "few open files allowed", Category: "host", Severity: Warning, Pre: true, check: filesFew,
-		Means:  "Each stream, connection and sink is an open file. A process at its limit accepts no stream and connects to nothing.",
+		Means: "Each stream, connection and sink is an open file. A process at its limit accepts no stream and " +
+			"connects to nothing.",
 		Remedy: "raise the limit: ulimit -n 65536, or LimitNOFILE= in the service's unit",
 	},
 	{
 		ID: away, Name: "database away", Category: "database", Severity: Critical, Pre: true, check: databaseAway,
-		Means:  "Nothing can be read or recorded, so nothing is delivered. Events that applications commit are safe; while they cannot commit there are none.",
-		Remedy: "start the server, or correct --database (OUTBOX_DATABASE_URL); relays go on by themselves within seconds",
+		Means: "Nothing can be read or recorded, so nothing is delivered. Events that applications commit are " +
+			"safe; while they cannot commit there are none.",
+		Remedy: "start the server, or correct --database (OUTBOX_DATABASE_URL); relays go on by themselves within " +
+			"seconds",
 	},
 	{
-		ID: "OBX-007", Name: "database read-only", Category: "database", Severity: Critical, Pre: true, check: query("condition_read_only"),
-		Means:  "The server is a standby, or takes no writes of this role. A relay can hold no lease and record nothing.",
+		ID: "OBX-007", Name: "database read-only", Category: "database", Severity: Critical, Pre: true,
+		check: query("condition_read_only"),
+		Means: "The server is a standby, or takes no writes of this role. A relay can hold no lease and record " +
+			"nothing.",
 		Remedy: "connect to the primary, or ALTER ROLE, DATABASE or SYSTEM RESET default_transaction_read_only",
 	},
 	{
-		ID: "OBX-008", Name: "connections run out", Category: "database", Severity: Critical, Pre: true, check: query("condition_connections"),
-		Means:  "A relay that restarts, and every application, needs a connection that the server will refuse.",
-		Remedy: "raise max_connections or the limit of the role or database, close what is idle, or put a pooler in between",
+		ID: "OBX-008", Name: "connections run " +
+			"out", Category: "database", Severity: Critical, Pre: true, check: query("condition_connections"),
+		Means: "A relay that restarts, and every application, needs a connection that the server will refuse.",
+		Remedy: "raise max_connections or the limit of the role or database, close what is idle, or put a pooler in " +
+			"between",
 	},
 	{
-		ID: "OBX-009", Name: "vacuum held back", Category: "database", Severity: Critical, Pre: true, check: query("condition_vacuum_held"),
-		Means:  "An old snapshot keeps vacuum from removing row versions that nobody needs any more. Claims read through them and become slower by the hour.",
+		ID: "OBX-009", Name: "vacuum held " +
+			"back", Category: "database", Severity: Critical, Pre: true, check: query("condition_vacuum_held"),
+		Means: "An old snapshot keeps vacuum from removing row versions that nobody needs any more. Claims read " +
+			"through them and become slower by the hour.",
 		Remedy: "end the transaction that the sentence names",
 	},
 	{
@@ -56,72 +73,90 @@ var Catalogue = []Condition{
 		Remedy: "look for OBX-009 and OBX-011 first, then VACUUM the table",
 	},
 	{
-		ID: "OBX-011", Name: "autovacuum off", Category: "database", Severity: Warning, Pre: true, check: query("condition_autovacuum"),
-		Means:  "Nobody removes old row versions of a table that changes all the time.",
-		Remedy: "ALTER TABLE … RESET (autovacuum_enabled), or ALTER SYSTEM SET autovacuum = on and SELECT pg_reload_conf()",
+		ID: "OBX-011", Name: "autovacuum off", Category: "database", Severity: Warning, Pre: true,
+		check: query("condition_autovacuum"),
+		Means: "Nobody removes old row versions of a table that changes all the time.",
+		Remedy: "ALTER TABLE … RESET (autovacuum_enabled), or ALTER SYSTEM SET autovacuum = on and SELECT " +
+			"pg_reload_conf()",
 	},
 	{
-		ID: "OBX-012", Name: "clocks apart", Category: "database", Severity: Warning, Pre: true, check: query("condition_clocks"),
-		Means:  "The database's clock, by which leases and retries go, is not this machine's, by which latencies are measured and certificates end.",
+		ID: "OBX-012", Name: "clocks apart", Category: "database", Severity: Warning, Pre: true,
+		check: query("condition_clocks"),
+		Means: "The database's clock, by which leases and retries go, is not this machine's, by which latencies " +
+			"are measured and certificates end.",
 		Remedy: "run a time service (chrony, systemd-timesyncd) on both machines",
 	},
 	{
-		ID: "OBX-013", Name: "database without TLS", Category: "database", Severity: Warning, Pre: true, check: plaintext,
+		ID: "OBX-013", Name: "database without " +
+			"TLS", Category: "database", Severity: Warning, Pre: true, check: plaintext,
 		Means:  "Passwords, tokens' hashes and payloads cross the network for whoever is on the way.",
 		Remedy: "put sslmode=verify-full and sslrootcert=FILE into the database's URL",
 	},
 	{
 		ID: "OBX-014", Name: "pooler in between", Category: "database", Severity: Notice, Pre: true, check: pooled,
-		Means:  "A pooler that lends sessions lets nobody listen, so a relay finds new events by polling: later by up to --poll-max.",
-		Remedy: "give relays the URL of PostgreSQL itself where latency matters; docs/operations/poolers.md has the figures",
+		Means: "A pooler that lends sessions lets nobody listen, so a relay finds new events by polling: later by " +
+			"up to --poll-max.",
+		Remedy: "give relays the URL of PostgreSQL itself where latency matters; docs/operations/poolers.md has the " +
+			"figures",
 	},
 	{
-		ID: "OBX-015", Name: "role may do everything", Category: "database", Severity: Notice, Pre: true, check: query("condition_superuser"),
-		Means:  "A superuser, and a role with BYPASSRLS, sees all tenants and may drop what it serves. A mistake of a relay's host is a mistake of the database's.",
+		ID: "OBX-015", Name: "role may do " +
+			"everything", Category: "database", Severity: Notice, Pre: true, check: query("condition_superuser"),
+		Means: "A superuser, and a role with BYPASSRLS, sees all tenants and may drop what it serves. A mistake of " +
+			"a relay's host is a mistake of the database's.",
 		Remedy: "make the roles with outbox migrate roles, and give the relay a login that has outbox_relay",
 	},
 	{
 		ID: "OBX-016", Name: "disk nearly full", Category: "database", Severity: Warning, Pre: true, check: diskLow,
-		Means:  "A full file system ends all writing into the database's file: producers fail, and nothing that is delivered can be recorded.",
+		Means: "A full file system ends all writing into the database's file: producers fail, and nothing that is " +
+			"delivered can be recorded.",
 		Remedy: "free space, shorten --retention, and then outbox purge",
 	},
 	{
 		ID: "OBX-017", Name: "migrations missing", Category: "schema", Severity: Critical, Pre: true, check: migrations,
-		Means:  "The database's tables are older than this program, or a migration has stopped half way. What needs the newer ones fails.",
+		Means: "The database's tables are older than this program, or a migration has stopped half way. What needs " +
+			"the newer ones fails.",
 		Remedy: "run outbox migrate up; outbox migrate status says what that would do",
 	},
 	{
 		ID: "OBX-018", Name: "table unfit", Category: "schema", Severity: Critical, Pre: true, check: opening(unfit),
-		Means:  "A table that the settings name is not there, or lacks a column that its layout names. No relay can serve it.",
+		Means: "A table that the settings name is not there, or lacks a column that its layout names. No relay can " +
+			"serve it.",
 		Remedy: "run outbox migrate up, or correct --table and the layout",
 	},
 	{
-		ID: "OBX-019", Name: "right missing", Category: "schema", Severity: Critical, Pre: true, check: opening(forbidden),
+		ID: "OBX-019", Name: "right missing", Category: "schema", Severity: Critical, Pre: true,
+		check:  opening(forbidden),
 		Means:  "This role may not read or settle a table. With a relay's settings: nothing of it is delivered.",
 		Remedy: "grant what the sentence names, or run outbox migrate roles and use a login that has outbox_relay",
 	},
 	{
 		ID: "OBX-020", Name: "rows hidden", Category: "schema", Severity: Critical, Pre: true, check: opening(hidden),
-		Means:  "Row-level security hides a table's rows from this role. A relay would see an empty table and deliver nothing, without any error.",
+		Means: "Row-level security hides a table's rows from this role. A relay would see an empty table and " +
+			"deliver nothing, without any error.",
 		Remedy: "give the relay a login that has outbox_relay, whose policy shows it all tenants' rows",
 	},
 	{
-		ID: "OBX-021", Name: "index missing", Category: "schema", Severity: Critical, Pre: true, check: query("condition_index_missing"),
+		ID: "OBX-021", Name: "index missing", Category: "schema", Severity: Critical, Pre: true,
+		check:  query("condition_index_missing"),
 		Means:  "Without the index of undelivered rows every claim reads the whole table, and more of it every day.",
 		Remedy: "make the index that the sentence names",
 	},
 	{
-		ID: "OBX-022", Name: "index invalid", Category: "schema", Severity: Warning, Pre: true, check: query("condition_index_invalid"),
+		ID: "OBX-022", Name: "index invalid", Category: "schema", Severity: Warning, Pre: true,
+		check:  query("condition_index_invalid"),
 		Means:  "An index whose making was broken off is paid for by every write and used by no query.",
 		Remedy: "DROP INDEX CONCURRENTLY, then make it again",
 	},
 	{
-		ID: "OBX-023", Name: "sink unreachable from here", Category: "sinks", Severity: Critical, Pre: true, check: sinkUnreachable,
+		ID: "OBX-023", Name: "sink unreachable from " +
+			"here", Category: "sinks", Severity: Critical, Pre: true, check: sinkUnreachable,
 		Means:  "This process cannot connect to a sink of the settings. Whether relays elsewhere can, OBX-027 tells.",
 		Remedy: "start the server, open the way to it, or correct the URL in --sink",
 	},
 	{
-		ID: "OBX-024", Name: "sink loses what it takes", Category: "sinks", Severity: Warning, Pre: true, check: sinkWeak,
+		ID: "OBX-024", Name: "sink loses what it " +
+			"takes", Category: "sinks", Severity: Warning, Pre: true, check: sinkWeak,
 		Means:  "A server answers, and its set-up may lose messages it has confirmed, or what it remembers of ids.",
 		Remedy: "change the server's setting that the sentence names",
 	},
@@ -131,19 +166,22 @@ var Catalogue = []Condition{
 		Remedy: "make the sink's URL one with TLS",
 	},
 	{
-		ID: "OBX-026", Name: "certificate ends", Category: "sinks", Severity: Critical, Pre: true, check: certificateEnds,
+		ID: "OBX-026", Name: "certificate " +
+			"ends", Category: "sinks", Severity: Critical, Pre: true, check: certificateEnds,
 		Means:  "When the certificate of the database or of a sink has ended, no relay can connect to it any more.",
 		Remedy: "renew the server's certificate",
 	},
 	{
 		ID: "OBX-027", Name: "sink down", Category: "sinks", Severity: Critical, check: sinkDown,
-		Means:  "Relays cannot publish to a sink. Its events wait in their table; no attempt is counted and nothing is lost.",
+		Means: "Relays cannot publish to a sink. Its events wait in their table; no attempt is counted and nothing " +
+			"is lost.",
 		Remedy: "bring the sink back: delivery goes on by itself within seconds, in order",
 		Alert:  "OutboxSinkDown",
 	},
 	{
 		ID: "OBX-028", Name: "sink owes", Category: "sinks", Severity: Warning, check: sinkOwes,
-		Means:  "A sink of a table with routes has not taken events that its other sinks have. They count as delivered, and wait for this one.",
+		Means: "A sink of a table with routes has not taken events that its other sinks have. They count as " +
+			"delivered, and wait for this one.",
 		Remedy: "outbox events --table TABLE --to SINK says why each waits",
 		Alert:  "OutboxSinkOwes",
 	},
@@ -160,9 +198,12 @@ var Catalogue = []Condition{
 		Alert:  "OutboxNoRelay",
 	},
 	{
-		ID: "OBX-031", Name: "lanes held by nobody", Category: "relays", Severity: Critical, check: ofTables(lanesUnheld),
-		Means:  "Relays are alive and some lanes are nobody's, so the keys of those wait. After a relay's death that lasts as long as its lease.",
-		Remedy: "wait for the lease to end; if it lasts, read the relays' logs and look whether somebody holds rows of outbox_lanes locked",
+		ID: "OBX-031", Name: "lanes held by " +
+			"nobody", Category: "relays", Severity: Critical, check: ofTables(lanesUnheld),
+		Means: "Relays are alive and some lanes are nobody's, so the keys of those wait. After a relay's death " +
+			"that lasts as long as its lease.",
+		Remedy: "wait for the lease to end; if it lasts, read the relays' logs and look whether somebody holds rows " +
+			"of outbox_lanes locked",
 	},
 	{
 		ID: "OBX-032", Name: "relay hindered", Category: "relays", Severity: Critical, check: relayHindered,
@@ -176,8 +217,10 @@ var Catalogue = []Condition{
 		Remedy: "start a second relay with the same settings: they share the lanes, and each takes over from the other",
 	},
 	{
-		ID: "OBX-034", Name: "lane under suspicion", Category: "relays", Severity: Warning, check: ofTables(laneSuspect),
-		Means:  "Relays died again and again at one lane, so its events are tried in small batches to find the one that kills.",
+		ID: "OBX-034", Name: "lane under suspicion", Category: "relays", Severity: Warning,
+		check: ofTables(laneSuspect),
+		Means: "Relays died again and again at one lane, so its events are tried in small batches to find the one " +
+			"that kills.",
 		Remedy: "outbox events show ID of the event that the sentence names; outbox events skip ID --yes ends it",
 	},
 	{
@@ -193,12 +236,15 @@ var Catalogue = []Condition{
 	},
 	{
 		ID: "OBX-037", Name: "event parked", Category: "events", Severity: Warning, check: eventParked,
-		Means:  "Somebody has set the next attempt of an event so far off that nobody waits for it. Its key waits with it.",
+		Means: "Somebody has set the next attempt of an event so far off that nobody waits for it. Its key waits " +
+			"with it.",
 		Remedy: "outbox events retry ID tries it now",
 	},
 	{
-		ID: "OBX-038", Name: "outcome refused", Category: "events", Severity: Warning, check: queryTables("condition_refused"),
-		Means:  "An event was delivered, and the database refuses to record it: a trigger, a policy or a CHECK of the table says no. It is not sent again; its key waits.",
+		ID: "OBX-038", Name: "outcome refused", Category: "events", Severity: Warning,
+		check: queryTables("condition_refused"),
+		Means: "An event was delivered, and the database refuses to record it: a trigger, a policy or a CHECK of " +
+			"the table says no. It is not sent again; its key waits.",
 		Remedy: "remove what refuses the UPDATE, then outbox events retry ID",
 	},
 	{
@@ -208,7 +254,8 @@ var Catalogue = []Condition{
 	},
 	{
 		ID: "OBX-040", Name: "one tenant crowds", Category: "events", Severity: Notice, check: tenantCrowds,
-		Means:  "Most of what waits is one tenant's. Others have their share of every claim, so they are hardly slower.",
+		Means: "Most of what waits is one tenant's. Others have their share of every claim, so they are hardly " +
+			"slower.",
 		Remedy: "outbox lanes --by tenant has the numbers; ask the tenant, or pause its topics",
 	},
 	{
@@ -218,22 +265,26 @@ var Catalogue = []Condition{
 		Alert:  "OutboxDead",
 	},
 	{
-		ID: "OBX-042", Name: "dead letters forgotten", Category: "letters", Severity: Warning, check: query("condition_letters_forgotten"),
+		ID: "OBX-042", Name: "dead letters " +
+			"forgotten", Category: "letters", Severity: Warning, check: query("condition_letters_forgotten"),
 		Means:  "A dead letter has been pending for longer than a day: nobody looks.",
 		Remedy: "outbox dlq list --pending shows them; outbox dlq replay or discard ends them",
 	},
 	{
 		ID: "OBX-043", Name: "nothing is removed", Category: "letters", Severity: Warning, check: kept,
-		Means:  "A table keeps every delivered event for ever, and grows without end. Backups and index builds grow with it.",
+		Means: "A table keeps every delivered event for ever, and grows without end. Backups and index builds grow " +
+			"with it.",
 		Remedy: "set --retention for the table, or --settle TABLE=delete",
 	},
 	{
-		ID: "OBX-044", Name: "retention stands still", Category: "letters", Severity: Warning, check: query("condition_retention"),
+		ID: "OBX-044", Name: "retention stands " +
+			"still", Category: "letters", Severity: Warning, check: query("condition_retention"),
 		Means:  "Old rows have not been removed for more than a day although a relay did so before.",
 		Remedy: "look for retention in the relay's log; outbox purge does by hand what it would",
 	},
 	{
-		ID: "OBX-045", Name: "subscription idle", Category: "consumers", Severity: Warning, check: query("condition_subscriptions"),
+		ID: "OBX-045", Name: "subscription " +
+			"idle", Category: "consumers", Severity: Warning, check: query("condition_subscriptions"),
 		Means:  "A subscription has events that nobody asks for or acknowledges. The log keeps its rows for as long.",
 		Remedy: "start its consumer, or outbox subscriptions remove NAME if there is none any more",
 	},

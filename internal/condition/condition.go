@@ -61,8 +61,8 @@ type Condition struct {
 	Remedy   string   // what to do, where a finding does not know better
 	// Pre says that it can be found before a relay has ever started.
 	Pre bool
-	// Alert is the rule of deploy/prometheus/outbox.rules.yml that watches for it by a metric of its own. "": the rule is
-	// in outbox.conditions.rules.yml, by outbox_condition.
+	// Alert is the rule of deploy/prometheus/outbox.rules.yml that watches for it by a metric of its own. "": the rule
+	// is in outbox.conditions.rules.yml, by outbox_condition.
 	Alert string
 
 	check check

@@ -119,7 +119,8 @@ func (s Selection) Check() error {
 		known := slices.Contains(Categories, Category(word)) || slices.ContainsFunc(Catalogue,
 			func(c Condition) bool { return strings.EqualFold(c.ID, word) })
 		if !known {
-			return fmt.Errorf("%q is neither a condition such as OBX-001 nor a category, which are %s", word, joined(Categories))
+			return fmt.Errorf("%q is neither a condition such as OBX-001 nor a category, which are "+
+				"%s", word, joined(Categories))
 		}
 	}
 	return nil

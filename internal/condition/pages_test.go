@@ -42,7 +42,8 @@ func TestCatalogueIsComplete(t *testing.T) {
 		switch {
 		case c.ID != fmt.Sprintf("OBX-%03d", i+1):
 			t.Errorf("%s is the %d. of the catalogue", c.ID, i+1)
-		case c.Means == "" || c.Remedy == "" || c.check == nil || c.Severity == 0 || !strings.Contains(joined(Categories), string(c.Category)):
+		case c.Means == "" || c.Remedy == "" || c.check == nil || c.Severity == 0 ||
+			!strings.Contains(joined(Categories), string(c.Category)):
 			t.Errorf("%s lacks something: %+v", c.ID, c)
 		case c.Alert != "" && !strings.Contains(own, "alert: "+c.Alert+"\n"):
 			t.Errorf("%s has the alert %s, which %s has not", c.ID, c.Alert, ownRules)
@@ -70,7 +71,8 @@ func TestSelection(t *testing.T) {
 		has   bool
 	}{
 		{Selection{}, "OBX-009", true}, {Selection{Only: []string{"database"}}, "OBX-009", true},
-		{Selection{Only: []string{"obx-009"}}, "OBX-009", true}, {Selection{Only: []string{"events"}}, "OBX-009", false},
+		{Selection{Only: []string{"obx-009"}}, "OBX-009", true}, {Selection{Only: []string{"events"}}, "OBX-009",
+			false},
 		{Selection{Only: []string{"database"}, Skip: []string{"OBX-009"}}, "OBX-009", false},
 		{Selection{Pre: true}, "OBX-035", false}, {Selection{Pre: true}, "OBX-009", true},
 	} {
@@ -103,22 +105,23 @@ func runbook() string {
 	var b strings.Builder
 	b.WriteString(`# Conditions
 
-Every way in which an outbox can be unwell, as ` + "`outbox doctor`" + ` finds it. Each is found by one check, provoked by a
-test on real servers, and watched by one alert. This page is made from the catalogue in internal/condition.
+Every way in which an outbox can be unwell, as ` + "`outbox doctor`" + ` finds it. Each is found by one check, provoked
+by a test on real servers, and watched by one alert. This page is made from the catalogue in internal/condition.
 
     outbox doctor --pre                       # before the first start
     outbox doctor --config outbox.yaml        # all of it, with the relay's settings and role
     outbox doctor --only events,OBX-009 -o json
 
-A relay looks every minute by itself: the metric ` + "`outbox_condition`" + ` counts what it has found, and ` + "`/readyz`" + ` lists it to
-this machine. ` + "`critical`" + ` is wrong now, ` + "`warning`" + ` before long, ` + "`notice`" + ` is worth knowing.
+A relay looks every minute by itself: the metric ` + "`outbox_condition`" + ` counts what it has found, and
+` + "`/readyz`" + ` lists it to this machine. ` + "`critical`" + ` is wrong now, ` + "`warning`" + ` before long, ` + "`notice`" + ` is worth knowing.
 
 | id | condition | of | severity | alert |
 |---|---|---|---|---|
 `)
 	for i := range Catalogue {
 		c := &Catalogue[i]
-		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s | %s |\n", c.ID, c.Anchor(), c.Name, c.Category, c.Severity, ruleName(c))
+		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s | %s |\n",
+			c.ID, c.Anchor(), c.Name, c.Category, c.Severity, ruleName(c))
 	}
 	for i := range Catalogue {
 		c := &Catalogue[i]
@@ -130,8 +133,8 @@ this machine. ` + "`critical`" + ` is wrong now, ` + "`warning`" + ` before long
 
 func alerts() string {
 	var b strings.Builder
-	b.WriteString(`# Alerts by what relays find every minute (docs/operations/conditions.md), made from the catalogue in internal/condition.
-# Those that a metric of their own tells sooner are in outbox.rules.yml.
+	b.WriteString(`# Alerts by what relays find every minute (docs/operations/conditions.md), made from the catalogue in
+# internal/condition. Those that a metric of their own tells sooner are in outbox.rules.yml.
 groups:
   - name: outbox-conditions
     rules:

@@ -62,7 +62,8 @@ func sinkPlaintext(_ context.Context, x *Examination) (found []Finding, err erro
 		}
 		if hosts := s.Driver.Plaintext(s.URL); len(hosts) > 0 {
 			found = append(found, Finding{About: s.Name, Remedy: "make the URL one with TLS: " + s.Driver.Example,
-				Says: fmt.Sprintf("%s is on another machine (%s) and connections to it have no TLS", s, strings.Join(hosts, ", "))})
+				Says: fmt.Sprintf("%s is on another machine (%s) and connections to it have no "+
+					"TLS", s, strings.Join(hosts, ", "))})
 		}
 	}
 	return found, nil
@@ -106,7 +107,8 @@ func certificateEnds(ctx context.Context, x *Examination) (found []Finding, err 
 			port = encrypted[u.Scheme]
 		}
 		// What the server shows is looked at, whoever has signed it: whether it is trusted, connecting tells.
-		dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, ServerName: u.Hostname()}} //nolint:gosec // see above
+		dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true,
+			ServerName: u.Hostname()}} //nolint:gosec // see above
 		conn, failed := dialer.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
 		if failed != nil {
 			continue // OBX-023 says so
@@ -158,8 +160,10 @@ func sinkOwes(ctx context.Context, x *Examination) (found []Finding, err error) 
 			continue
 		}
 		age := time.Duration(*d.Oldest * float64(time.Second))
-		found = append(found, Finding{About: d.Sink, Says: fmt.Sprintf("%s has %s of %s still to take, the oldest for %s", d.Sink,
-			many(d.Owed, "event"), d.Table, lasting(age)), Remedy: fmt.Sprintf("outbox events --table %s --to %s", d.Table, d.Sink)})
+		found = append(found, Finding{About: d.Sink, Says: fmt.Sprintf("%s has %s of %s still to take, the oldest "+
+			"for %s", d.Sink,
+			many(d.Owed, "event"), d.Table, lasting(age)), Remedy: fmt.Sprintf("outbox events --table %s --to "+
+			"%s", d.Table, d.Sink)})
 	}
 	return found, err
 }

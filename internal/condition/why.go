@@ -105,7 +105,8 @@ func (x *Examination) waits(ctx context.Context, e *Explanation, t *served) erro
 		e.say("it has failed %s, last with: %s", times(e.Event.Attempts), text(e.Event.LastError))
 	}
 	if by := e.Event.WaitsBehind; by != nil {
-		e.say("it waits behind event %s of its key, which is tried %s: outbox why %s", by, x.soon(e.Event.NextRetryAt), by)
+		e.say("it waits behind event %s of its key, which is tried %s: outbox why "+
+			"%s", by, x.soon(e.Event.NextRetryAt), by)
 	} else if e.Event.NextRetryAt != nil && e.Event.NextRetryAt.After(x.Now()) {
 		e.say("it is tried %s; outbox events retry %s tries it now", x.soon(e.Event.NextRetryAt), e.Event.ID)
 	}
@@ -230,9 +231,11 @@ func (x *Examination) goes(e *Explanation, t *served) error {
 		case "delivered":
 			e.say("%s took %s at a later attempt", d.Sink, d.Destination)
 		case "dead":
-			e.say("%s never took %s, after %s: %s", d.Sink, d.Destination, many(d.Attempts, "failure"), text(d.LastError))
+			e.say("%s never took %s, after %s: "+
+				"%s", d.Sink, d.Destination, many(d.Attempts, "failure"), text(d.LastError))
 		default:
-			e.say("%s has not taken %s yet, after %s: %s", d.Sink, d.Destination, many(d.Attempts, "failure"), text(d.LastError))
+			e.say("%s has not taken %s yet, after %s: "+
+				"%s", d.Sink, d.Destination, many(d.Attempts, "failure"), text(d.LastError))
 		}
 	}
 	return nil
@@ -285,7 +288,8 @@ func (x *Examination) died(ctx context.Context, e *Explanation, t *served) error
 		if l.OriginalID != e.Event.ID {
 			continue
 		}
-		e.say("it became dead letter %s at %s (%s, %s): %s", l.ID, stamp(l.At), l.Reason, many(l.Attempts, "failure"), l.LastError)
+		e.say("it became dead letter %s at %s (%s, %s): "+
+			"%s", l.ID, stamp(l.At), l.Reason, many(l.Attempts, "failure"), l.LastError)
 		switch {
 		case l.ReplayedAt != nil:
 			e.say("that letter was replayed at %s", stamp(*l.ReplayedAt))

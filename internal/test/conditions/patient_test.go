@@ -54,7 +54,8 @@ func newPatient(t *testing.T) *patient {
 	must(t, err)
 	t.Cleanup(p.pool.Close)
 	p.exec("INSERT INTO apps (namespace, name) VALUES ('acme', 'Acme') ON CONFLICT DO NOTHING")
-	p.environ = []string{"OUTBOX_DATABASE_URL=" + p.url, "OUTBOX_SINK=" + p.redis.URL(), "OUTBOX_TABLE=outbox_events,event_outbox"}
+	p.environ = []string{"OUTBOX_DATABASE_URL=" + p.url, "OUTBOX_SINK=" + p.redis.URL(),
+		"OUTBOX_TABLE=outbox_events,event_outbox"}
 	return p
 }
 
@@ -199,7 +200,8 @@ func (p *patient) eventuallyWell() {
 
 // held is how many lanes of outbox_events relays hold.
 func (p *patient) held() (n int) {
-	must(p.T, p.pool.QueryRow(p.Context(), "SELECT count(owner) FROM outbox_lanes WHERE table_name = 'outbox_events' AND expires_at > now()").Scan(&n))
+	must(p.T, p.pool.QueryRow(p.Context(), "SELECT count(owner) FROM outbox_lanes WHERE table_name = "+
+		"'outbox_events' AND expires_at > now()").Scan(&n))
 	return n
 }
 

@@ -36,7 +36,8 @@ const (
 	livingRow = "INSERT INTO outbox_relays (table_name, owner, name, joined_at, expires_at) VALUES ('outbox_events', " +
 		"gen_random_uuid(), 'somewhere', now() - interval '1 hour', now() + interval '1 hour')"
 	noRelays = "DELETE FROM outbox_relays"
-	debt     = "INSERT INTO outbox_deliveries (outbox_table, sink, lane, event_id, destinations, event_topic, payload, written_at) " +
+	debt     = "INSERT INTO outbox_deliveries (outbox_table, sink, lane, event_id, destinations, event_topic, " +
+		"payload, written_at) " +
 		"VALUES ('outbox_events', 'audit', 1, gen_random_uuid(), '[\"t\"]', 't', '{}', now() - interval '1 hour')"
 	noDebts = "DELETE FROM outbox_deliveries"
 	letter  = "INSERT INTO job_dlq (original_job_id, app_id, type, payload, error_reason, attempts, error_history) " +
@@ -49,7 +50,8 @@ var provoked = map[string]provocation{
 	"OBX-001": func(p *patient) (string, func()) { return "OUTBOX_POL_MAX", p.set("OUTBOX_POL_MAX=1s") },
 	"OBX-002": func(p *patient) (string, func()) { return "dedup-window is 1s", p.set("OUTBOX_DEDUP_WINDOW=1s") },
 	"OBX-003": func(p *patient) (string, func()) {
-		return `"order.>" is no wildcard`, p.set("OUTBOX_CONFIG=" + p.file(0o600, `routes: [{table: outbox_events, topic: "order.>", to: [default]}]`))
+		return `"order.>" is no wildcard`, p.set("OUTBOX_CONFIG=" + p.file(0o600,
+			`routes: [{table: outbox_events, topic: "order.>", to: [default]}]`))
 	},
 	"OBX-004": func(p *patient) (string, func()) {
 		path := p.file(0o644, "database: "+p.url)
@@ -61,11 +63,15 @@ var provoked = map[string]provocation{
 		return "files open, fewer than", func() { p.limits.Files = 1 }
 	},
 	"OBX-006": func(p *patient) (string, func()) {
-		return "the database does not answer", p.set("OUTBOX_DATABASE_URL=postgres://postgres@" + closedPort(p.T) + "/postgres")
+		return "the database does not " +
+			"answer", p.set("OUTBOX_DATABASE_URL=postgres://postgres@" + closedPort(p.T) + "/postgres")
 	},
 	"OBX-007": func(p *patient) (string, func()) {
 		p.exec("ALTER DATABASE " + p.name + " SET default_transaction_read_only = on")
-		return "read-only for this role", func() { p.exec("ALTER DATABASE " + p.name + " RESET default_transaction_read_only") }
+		return "read-only for this role", func() {
+			p.exec("ALTER DATABASE " +
+				"" + p.name + " RESET default_transaction_read_only")
+		}
 	},
 	"OBX-008": func(p *patient) (string, func()) {
 		p.exec("ALTER DATABASE " + p.name + " CONNECTION LIMIT 2")
@@ -75,7 +81,8 @@ var provoked = map[string]provocation{
 		p.limits.Held = time.Millisecond
 		forgotten, err := pgx.Connect(p.Context(), p.url)
 		must(p.T, err)
-		_, err = forgotten.Exec(p.Context(), "BEGIN; "+event("tenant_id", "'acme'")+"; PREPARE TRANSACTION 'lost'; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 'forgotten'")
+		_, err = forgotten.Exec(p.Context(), "BEGIN; "+event("tenant_id", "'acme'")+"; PREPARE TRANSACTION 'lost'; "+
+			"BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 'forgotten'")
 		must(p.T, err)
 		time.Sleep(10 * time.Millisecond) // becomes older than the limit
 		p.says("OBX-009", "prepared transaction lost of postgres")
@@ -89,12 +96,16 @@ var provoked = map[string]provocation{
 		p.exec("ALTER TABLE outbox_events SET (autovacuum_enabled = false)",
 			event("tenant_id", "generate_series(1, 100)"), noEvents, "SELECT pg_stat_force_next_flush()", "SELECT 1")
 		return "dead rows beside 0 live ones", func() {
-			p.exec("VACUUM outbox_events", "ALTER TABLE outbox_events RESET (autovacuum_enabled)", "SELECT pg_stat_force_next_flush()")
+			p.exec("VACUUM outbox_events", "ALTER TABLE outbox_events RESET "+
+				"(autovacuum_enabled)", "SELECT pg_stat_force_next_flush()")
 		}
 	},
 	"OBX-011": func(p *patient) (string, func()) {
 		p.exec("ALTER TABLE outbox_events SET (autovacuum_enabled = false)")
-		return "autovacuum is off for outbox_events", func() { p.exec("ALTER TABLE outbox_events RESET (autovacuum_enabled)") }
+		return "autovacuum is off for outbox_events", func() {
+			p.exec("ALTER TABLE outbox_events RESET " +
+				"(autovacuum_enabled)")
+		}
 	},
 	"OBX-012": func(p *patient) (string, func()) {
 		must(p.T, p.server.SetClock(time.Hour))
@@ -132,7 +143,8 @@ var provoked = map[string]provocation{
 		return "lacks privileges", p.login("nobody", "GRANT SELECT ON ALL TABLES IN SCHEMA public TO nobody")
 	},
 	"OBX-020": func(p *patient) (string, func()) {
-		return "row-level security hides the rows", p.login("stranger", "GRANT ALL ON ALL TABLES IN SCHEMA public TO stranger")
+		return "row-level security hides the rows", p.login("stranger", "GRANT ALL ON ALL TABLES IN SCHEMA public "+
+			"TO stranger")
 	},
 	"OBX-021": func(p *patient) (string, func()) {
 		p.exec("DROP INDEX outbox_events_undelivered")
@@ -140,7 +152,8 @@ var provoked = map[string]provocation{
 	},
 	"OBX-022": func(p *patient) (string, func()) {
 		p.exec(event("tenant_id", "generate_series(1, 2)"))
-		if _, err := p.pool.Exec(p.Context(), "CREATE UNIQUE INDEX CONCURRENTLY broken ON outbox_events (event_topic)"); err == nil {
+		if _, err := p.pool.Exec(p.Context(), "CREATE UNIQUE INDEX CONCURRENTLY broken ON outbox_events "+
+			"(event_topic)"); err == nil {
 			p.Fatal("two events of one topic are unique by it")
 		}
 		remedied := p.remedied("OBX-022")
@@ -151,7 +164,8 @@ var provoked = map[string]provocation{
 	},
 	"OBX-024": func(p *patient) (string, func()) {
 		p.tell("CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
-		return "evicts keys (maxmemory-policy allkeys-lru)", func() { p.tell("CONFIG", "SET", "maxmemory-policy", "noeviction") }
+		return "evicts keys (maxmemory-policy " +
+			"allkeys-lru)", func() { p.tell("CONFIG", "SET", "maxmemory-policy", "noeviction") }
 	},
 	"OBX-025": func(p *patient) (string, func()) {
 		return "is on another machine (10.255.255.1", p.set("OUTBOX_SINK=redis://10.255.255.1:6379")
@@ -181,7 +195,8 @@ var provoked = map[string]provocation{
 	},
 	"OBX-030": func(p *patient) (string, func()) {
 		p.exec(event("tenant_id", "'acme'"))
-		return "no relay serves outbox_events, where 1 event waits", func() { stop := p.relay(); p.eventuallyWell(); stop(); p.exec(noEvents) }
+		return "no relay serves outbox_events, where 1 event " +
+			"waits", func() { stop := p.relay(); p.eventuallyWell(); stop(); p.exec(noEvents) }
 	},
 	"OBX-031": func(p *patient) (string, func()) {
 		p.exec("DELETE FROM outbox_lanes", livingRow)
@@ -199,19 +214,23 @@ var provoked = map[string]provocation{
 	},
 	"OBX-033": func(p *patient) (string, func()) {
 		stop := p.relay()
-		return "one relay alone serves outbox_events", func() { second := p.relay(); p.eventuallyWell(); second(); stop() }
+		return "one relay alone serves " +
+			"outbox_events", func() { second := p.relay(); p.eventuallyWell(); second(); stop() }
 	},
 	"OBX-034": func(p *patient) (string, func()) {
-		p.exec("INSERT INTO outbox_lanes (table_name, lane, crashes, trial_size) VALUES ('outbox_events', 7, 3, 4) ON CONFLICT (table_name, lane) " +
+		p.exec("INSERT INTO outbox_lanes (table_name, lane, crashes, trial_size) VALUES ('outbox_events', 7, 3, 4) " +
+			"ON CONFLICT (table_name, lane) " +
 			"DO UPDATE SET crashes = 3, trial_size = 4")
-		return "3 relays died at lane 7 of outbox_events; its events are tried 4 at a time", p.cured("DELETE FROM outbox_lanes")
+		return "3 relays died at lane 7 of outbox_events; its events are tried 4 at a time", p.cured("DELETE FROM " +
+			"outbox_lanes")
 	},
 	"OBX-035": func(p *patient) (string, func()) {
 		p.exec(event("created_at", "now() - interval '1 hour'"))
 		return "in outbox_events 1 event waits, the oldest for 1h", p.cured(noEvents)
 	},
 	"OBX-036": func(p *patient) (string, func()) {
-		p.exec(event("status, next_retry_at, retry_count, error_message", "'FAILED', now() + interval '1 hour', 2, 'boom'"), event("status", "'NEW'"))
+		p.exec(event("status, next_retry_at, retry_count, error_message", "'FAILED', now() + interval '1 hour', 2, "+
+			"'boom'"), event("status", "'NEW'"))
 		return "1 event of 1 key waits behind one that fails; the first is", p.cured(noEvents)
 	},
 	"OBX-037": func(p *patient) (string, func()) {
@@ -219,8 +238,10 @@ var provoked = map[string]provocation{
 		return "of outbox_events is never tried again", p.cured(noEvents)
 	},
 	"OBX-038": func(p *patient) (string, func()) {
-		p.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not on my watch'; END $$`,
-			`CREATE TRIGGER refuse BEFORE UPDATE ON outbox_events FOR EACH ROW WHEN (NEW.status = 'SENT') EXECUTE FUNCTION refuse()`,
+		p.exec(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			 RAISE EXCEPTION 'not on my watch'; END $$`,
+			`CREATE TRIGGER refuse BEFORE UPDATE ON outbox_events FOR EACH ROW
+				WHEN (NEW.status = 'SENT') EXECUTE FUNCTION refuse()`,
 			event("tenant_id", "'acme'"))
 		stop := p.relay()
 		return "does not let that be recorded: ", func() {
@@ -231,7 +252,8 @@ var provoked = map[string]provocation{
 		}
 	},
 	"OBX-039": func(p *patient) (string, func()) {
-		p.exec("INSERT INTO outbox_pauses (table_name, topic, reason, actor) VALUES ('outbox_events', 'invoice.*', 'INC-4711', 'alice')")
+		p.exec("INSERT INTO outbox_pauses (table_name, topic, reason, actor) VALUES ('outbox_events', 'invoice.*', " +
+			"'INC-4711', 'alice')")
 		return "topic invoice.* of outbox_events is paused since", p.cured("DELETE FROM outbox_pauses")
 	},
 	"OBX-040": func(p *patient) (string, func()) {
@@ -252,10 +274,12 @@ var provoked = map[string]provocation{
 		p.limits.Kept = 50
 		p.exec(event("status", "'SENT' FROM generate_series(1, 100)"), "ANALYZE outbox_events")
 		cured := p.set("OUTBOX_RETENTION=0")
-		return "outbox_events has about 100 rows", func() { cured(); p.well(); p.exec(noEvents, "VACUUM outbox_events") }
+		return "outbox_events has about 100 " +
+			"rows", func() { cured(); p.well(); p.exec(noEvents, "VACUUM outbox_events") }
 	},
 	"OBX-044": func(p *patient) (string, func()) {
-		p.exec(livingRow, "INSERT INTO outbox_maintenance (table_name, ran_at) VALUES ('outbox_events', now() - interval '2 days') "+
+		p.exec(livingRow, "INSERT INTO outbox_maintenance (table_name, ran_at) VALUES ('outbox_events', now() - "+
+			"interval '2 days') "+
 			"ON CONFLICT (table_name) DO UPDATE SET ran_at = excluded.ran_at")
 		return "old rows of outbox_events were last removed at", p.cured("DELETE FROM outbox_maintenance", noRelays)
 	},
@@ -264,7 +288,8 @@ var provoked = map[string]provocation{
 		p.exec("SELECT outbox_subscribe('billing', '-infinity')",
 			"INSERT INTO outbox_log (event_topic, occurred_at, source_bc, payload) VALUES ('t', now(), 's', '{}')")
 		time.Sleep(10 * time.Millisecond) // becomes older than the limit
-		return "subscription billing has had events to fetch or acknowledge since", p.cured("DELETE FROM outbox_subscriptions", "TRUNCATE outbox_log")
+		return "subscription billing has had events to fetch or acknowledge since", p.cured("DELETE FROM "+
+			"outbox_subscriptions", "TRUNCATE outbox_log")
 	},
 }
 
@@ -296,7 +321,8 @@ func certified(t *testing.T, lasts time.Duration) (address string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
-	template := x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(lasts), DNSNames: []string{"localhost"}}
+	template := x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(lasts),
+		DNSNames: []string{"localhost"}}
 	der, err := x509.CreateCertificate(rand.Reader, &template, &template, &key.PublicKey, key)
 	must(t, err)
 	listener, err := tls.Listen("tcp", "127.0.0.1:0",
