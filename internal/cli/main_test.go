@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
@@ -297,6 +298,37 @@ func (e env) or(postgres, sqlite string) string {
 	return postgres
 }
 
+// pools has the test's own connection to each database: one for each question would be most of what questions cost.
+var pools sync.Map // by test and URL
+
+func (e env) pool() *pgxpool.Pool {
+	e.t.Helper()
+	key := fmt.Sprintf("%p %s", e.t, e.database)
+	if found, ok := pools.Load(key); ok {
+		return found.(*pgxpool.Pool)
+	}
+	cfg, err := pgxpool.ParseConfig(e.database)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	cfg.MaxConns = 2
+	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeDescribeExec         // tables change between questions
+	cfg.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) { // and servers die
+		return conn.Ping(ctx) == nil, nil
+	}
+	pool, err := pgxpool.NewWithConfig(e.t.Context(), cfg)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	found, raced := pools.LoadOrStore(key, pool)
+	if raced {
+		pool.Close()
+		return found.(*pgxpool.Pool)
+	}
+	e.t.Cleanup(func() { pools.Delete(key); pool.Close() })
+	return pool
+}
+
 // query returns the single value of a statement.
 func query[T any](e env, statement string, args ...any) (v T) {
 	e.t.Helper()
@@ -309,12 +341,7 @@ func query[T any](e env, statement string, args ...any) (v T) {
 		}
 		return v
 	}
-	conn, err := pgx.Connect(e.t.Context(), e.database)
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(e.t.Context())) }()
-	if err := conn.QueryRow(e.t.Context(), statement, args...).Scan(&v); err != nil {
+	if err := e.pool().QueryRow(e.t.Context(), statement, args...).Scan(&v); err != nil {
 		e.t.Fatalf("%s: %v", statement, err)
 	}
 	return v
@@ -330,12 +357,7 @@ func exec1(e env, statement string, args ...any) {
 		}
 		return
 	}
-	conn, err := pgx.Connect(e.t.Context(), e.database)
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(e.t.Context())) }()
-	if _, err := conn.Exec(e.t.Context(), statement, args...); err != nil {
+	if _, err := e.pool().Exec(e.t.Context(), statement, args...); err != nil {
 		e.t.Fatalf("%s: %v", statement, err)
 	}
 }
