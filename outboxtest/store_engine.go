@@ -41,9 +41,9 @@ func (s *storeSuite) serve(t *testing.T, layout outbox.Layout) *server {
 func (s *storeSuite) succeed(t *testing.T, layout outbox.Layout) *server {
 	t.Helper()
 	r := s.relay(t, layout)
-	for deadline := time.Now().Add(time.Minute); len(r.lanes) != outbox.LaneCount; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); len(r.lanes) != outbox.LaneCount; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("got %d lanes of a relay that vanished a minute ago, want %d", len(r.lanes), outbox.LaneCount)
+			t.Fatalf("got %d lanes of a relay that vanished, want %d", len(r.lanes), outbox.LaneCount)
 		}
 		r.lease(time.Second)
 	}

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // Every command knows the sink: its settings are checked, it is shown, and what is written arrives.
 func TestEveryCommandKnowsTheSink(t *testing.T) {

@@ -30,7 +30,7 @@ const (
 )
 
 // patience is how long something may take that another process does in its own time.
-const patience = 3 * time.Minute
+const patience = 5 * time.Minute
 
 func TestMain(m *testing.M) {
 	if os.Getenv(brokerDir) != "" {

@@ -129,7 +129,7 @@ func statementPooling(w *world) (struck int) {
 		r := w.process(path, nil, append(args, "--database", w.relayDatabase)...)
 		select {
 		case <-r.exited:
-		case <-time.After(time.Minute):
+		case <-time.After(testenv.Patience):
 			w.t.Errorf("%v goes on", args)
 			continue
 		}

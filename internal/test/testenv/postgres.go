@@ -121,6 +121,8 @@ func (p *Postgres) settings() []string {
 	}
 	if p.config.inMemory {
 		settings["max_wal_size"] = "256MB"
+		// It would start a process for each of the tests' databases in turn, and change plans at times of its own.
+		settings["autovacuum"] = "off"
 	}
 	maps.Copy(settings, p.config.Settings)
 	var args []string

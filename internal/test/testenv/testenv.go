@@ -26,14 +26,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// cleanupLimit bounds what is done after a test, whose own context has ended by then.
-const cleanupLimit = 30 * time.Second
+// cleanupLimit bounds what is done after a test, whose own context has ended by then. Dropping a database waits for a
+// checkpoint, which on a busy machine has taken more than half a minute.
+const cleanupLimit = Patience
 
 // shared is the PostgreSQL server of this test binary. One for all tests, because initdb costs most of a second and a
 // database on a running server 20 ms.

@@ -25,7 +25,7 @@ const (
 	runs     = 10
 	leaseTTL = 400 * time.Millisecond
 	// patience is how long a busy machine may take.
-	patience = 2 * time.Minute
+	patience = 5 * time.Minute
 )
 
 // steps are those of the model that the runs must have had, in what was seen or between. A failover is the chaos
