@@ -484,18 +484,17 @@ export interface components {
              */
             attempt: number;
             id: string;
-            /** @description Of what it keeps its order with; null: of nothing. */
+            /** @description The aggregate's id; null: it has none. */
             key: string | null;
             /** @description null: it has none. */
             metadata: unknown;
             /** Format: date-time */
             occurred_at: string;
+            /** @description What keeps events in order: those with the same one, of tenant, aggregate type and id. null: this one waits for nothing. */
+            order_key: string | null;
             payload: unknown;
-            /**
-             * Format: int64
-             * @description In the log. Of one key, an event that was written later has a greater one.
-             */
-            position: number;
+            /** @description In the log, a number. Of one key, an event that was written later has a greater one. */
+            position: string;
             tenant: string;
             /** @description To acknowledge it with. */
             token: string;
@@ -582,11 +581,8 @@ export interface components {
              * @description Events that are fetched and not acknowledged.
              */
             outstanding: number;
-            /**
-             * Format: int64
-             * @description How far the log has been fetched.
-             */
-            position: number;
+            /** @description How far the log has been fetched, a number. */
+            position: string;
             /** @description Empty: of all tenants. */
             tenant: string;
             /** @description null: all. */

@@ -104,6 +104,13 @@ func TestSubscriptionOverHTTP(t *testing.T) {
 	if twice := b.want(200, "POST", s+"/ack", its); twice.field("refused.0.reason") != "unknown" {
 		t.Errorf("twice: %s", twice.body)
 	}
+	must(a.pool.Exec(t.Context(), `INSERT INTO outbox_log (event_topic, occurred_at, tenant_id, aggregate_type, aggregate_id,
+		source_bc, payload) SELECT 't', now(), 'shop', of, '42', 'test', '1' FROM unnest('{Order,Invoice,Order}'::text[]) of`))(t)
+	three := b.want(200, "GET", s+"/events", "")
+	order, invoice := three.field("events.0.order_key"), three.field("events.1.order_key")
+	if order == "" || order == invoice || order != three.field("events.2.order_key") {
+		t.Errorf("one id of two types: %s", three.body)
+	}
 	for path, body := range map[string]string{s + "/ack": `{"events": []}`, s + "/nack": `{"id": "x"}`,
 		"/v1/subscriptions/none/ack": ""} {
 		if r := b.call("POST", path, body); r.status != 400 && r.status != 404 {
@@ -125,7 +132,7 @@ func TestSubscriptionOverHTTP(t *testing.T) {
 		t.Errorf("another tenant sees %s", list.body)
 	}
 	if list := b.want(200, "GET", "/v1/subscriptions", ""); list.field("items.0.name") != "billing" ||
-		list.field("items.0.outstanding") != "0" {
+		list.field("items.0.outstanding") != "3" {
 		t.Errorf("the list: %s", list.body)
 	}
 	// A gateway that stops answers who waits.
