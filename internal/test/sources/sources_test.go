@@ -199,6 +199,7 @@ func (s *storm) strikes() {
 			i := s.struck[name] % len(s.running[name])
 			must(s.T, s.running[name][i].cmd.Process.Kill())
 			s.died(name, i)
+			s.start(name, i)
 		})
 	}
 	s.strike("source", func() {
@@ -206,8 +207,11 @@ func (s *storm) strikes() {
 			_, err := p.stdin.Write([]byte("die\n"))
 			must(s.T, err)
 		}
-		for i := range s.running["source"] {
+		for i := range s.running["source"] { // another one might take the queue from the second
 			s.died("source", i)
+		}
+		for i := range s.running["source"] {
+			s.start("source", i)
 		}
 	})
 	if s.broker.kill != nil {
@@ -244,13 +248,12 @@ func (s *storm) runs() {
 	}
 }
 
-// died starts another in the place of a process that was killed.
+// died waits for the end of a process that was killed.
 func (s *storm) died(name string, i int) {
 	s.Helper()
 	if died := s.running[name][i].wait(); !killed(died) {
 		s.Fatalf("the %s ended with %v, want it killed", name, died)
 	}
-	s.start(name, i)
 }
 
 // flows waits until each key but the one that fails has an effect of what is written from now on.
