@@ -91,6 +91,9 @@ type Store interface {
 	Ack(ctx context.Context, tenant, name string, events []Receipt) (acknowledged int, refused []Refused, err error)
 	// Nack returns nil where the token is not the event's.
 	Nack(ctx context.Context, tenant, name string, event Receipt, why string, delay *time.Duration) (*Failure, error)
+	// Unacknowledged tells how many events of some tokens are, of which tokens, and whether the lease of one is over.
+	Unacknowledged(ctx context.Context, tenant, name string, tokens []uuid.UUID) (
+		open []uuid.UUID, events int, lapsed bool, err error)
 	// Subscribe tells whether it made the subscription; one with the same settings is left as it is.
 	Subscribe(ctx context.Context, s Settings) (created bool, err error)
 	// Rewind moves a subscription back: what was written then or later comes again.
