@@ -125,8 +125,8 @@ func (s *storm) start(name string, i int) {
 		member+"="+fmt.Sprint(i))
 }
 
-// produce has producers write, and returns what ends that. How many events of a key there are is what a transaction that
-// is committed says, also one whose producer was not told. Where effects stay behind for too long producers wait.
+// produce has producers write, and returns what ends that. How many events of a key there are is what a transaction
+// that is committed says, also one whose producer was not told. Where effects stay behind for too long producers wait.
 func (s *storm) produce() (stop func()) {
 	w, err := postgres.NewWriter(outbox.WriterConfig{})
 	must(s.T, err)

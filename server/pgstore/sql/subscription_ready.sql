@@ -1,5 +1,5 @@
--- subscription: those of some for which outbox_next may have something. Locks nothing. What is outstanding is read until
--- something is found that may be given. Indexes: the primary key; of the log that of positions and that of
+-- subscription: those of some for which outbox_next may have something. Locks nothing. What is outstanding is read
+-- until something is found that may be given. Indexes: the primary key; of the log that of positions and that of
 -- transactions.
 SELECT s.name
   FROM outbox_subscriptions s
