@@ -29,6 +29,10 @@ const (
 // streamSubscription serves GET /v1/subscriptions/{name}/stream.
 func (s *streams) streamSubscription(waiter *subscription.Waiter) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		if waiter == nil {
+			s.problem(w, r, http.StatusNotImplemented, noSubscriptions)
+			return
+		}
 		most, err := mostParameter(r.URL.Query())
 		who, ok := s.streamer(w, r, token.Consume, err)
 		if !ok {
