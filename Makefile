@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help deps servers quick test test-database race suite lint vuln build bench bench-peers bench-quick bench-report orms migrators readers clients fuzz chaos soak snapshot snapshot-log
+.PHONY: help deps servers quick test test-database race suite lint vuln build bench bench-peers bench-quick bench-report orms migrators readers clients fuzz chaos soak storm snapshot snapshot-log
 
 FUZZTIME ?= 20s
 
@@ -154,6 +154,12 @@ chaos: servers bin/chaos.test ## the table of faults, one line each; SEED=n for 
 
 soak: servers bin/chaos.test ## random kills of relays, PostgreSQL and Redis under 1000 events/s for MINUTES (10)
 	@cd internal/test/chaos && ../../../bin/chaos.test -test.run '^TestSoak$$' -test.timeout 0 -soak $(MINUTES)m -seed $(SEED)
+
+SOURCE ?=
+
+storm: RATE := 1000
+storm: servers ## every process and server between a producer and an effect killed in turn under RATE (1000) events/s for MINUTES (10), of SOURCE (kafka, nats, rabbitmq, redis, webhook; each)
+	go test -vet=off -count=1 -v -parallel 1 -timeout 0 -run 'TestEffectsOnce/$(SOURCE)' ./internal/test/sources -storm $(MINUTES)m -rate $(RATE)
 
 snapshot: servers bin/chaos.test ## what a REPEATABLE READ session left open for MINUTES (10) does to the queue
 	@cd internal/test/chaos && ../../../bin/chaos.test -test.run '^TestSnapshotHeld$$' -test.timeout 0 -soak $(MINUTES)m -seed $(SEED)

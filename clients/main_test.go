@@ -2,6 +2,7 @@ package clients
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -148,7 +149,7 @@ func (w *world) kill() {
 }
 
 // control lets a test's program kill the gateway (POST /kill) and start it (POST /start), write events whose payloads
-// count from first into the log (POST /write?type=T&key=K&first=1&count=10), and count a subscription's dead letters.
+// count from first into the log (POST /write?type=T&of=Order&key=K&first=1&count=10), and count a subscription's dead letters.
 func (w *world) control() string {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /kill", func(http.ResponseWriter, *http.Request) { w.kill() })
@@ -161,8 +162,9 @@ func (w *world) control() string {
 		q := r.URL.Query()
 		_, _ = fmt.Fprint(rw, w.query(`WITH written AS (
 			INSERT INTO outbox_log (event_topic, occurred_at, source_bc, aggregate_type, aggregate_id, payload)
-			SELECT $1, now(), 'shop', 'Order', $2, to_jsonb(n) FROM generate_series($3::int, $3::int + $4::int - 1) n RETURNING 1)
-			SELECT count(*) FROM written`, q.Get("type"), q.Get("key"), q.Get("first"), q.Get("count")))
+			SELECT $1, now(), 'shop', $5, $2, to_jsonb(n) FROM generate_series($3::int, $3::int + $4::int - 1) n RETURNING 1)
+			SELECT count(*) FROM written`, q.Get("type"), q.Get("key"), q.Get("first"), q.Get("count"),
+			cmp.Or(q.Get("of"), "Order")))
 	})
 	mux.HandleFunc("POST /letters", func(rw http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprint(rw, w.query("SELECT count(*) FROM job_dlq WHERE destination = $1", r.FormValue("subscription")))

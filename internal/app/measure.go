@@ -18,6 +18,7 @@ var routes = []string{
 	"POST /v1/stream-tickets",
 	"GET /v1/subscriptions", "PUT /v1/subscriptions/{name}", "DELETE /v1/subscriptions/{name}",
 	nextRoute, "POST /v1/subscriptions/{name}/ack", "POST /v1/subscriptions/{name}/nack",
+	"GET /v1/subscriptions/{name}/stream",
 }
 
 // nextRoute waits for its answer, as streams do.

@@ -48,7 +48,7 @@ func (s *streams) streamTopics(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *streams) open(w http.ResponseWriter, r *http.Request, want streaming, invalid error) {
-	who, ok := s.streamer(w, r, invalid)
+	who, ok := s.streamer(w, r, token.Read, invalid)
 	if !ok {
 		return
 	}
@@ -85,7 +85,17 @@ func (s *streams) open(w http.ResponseWriter, r *http.Request, want streaming, i
 		w.WriteHeader(http.StatusNoContent) // tells an EventSource not to come back
 		return
 	}
-	s.serve(c, w, r)
+	s.serve(c, w, r, func(ctx context.Context) error {
+		reader, err := s.cfg.Hub.Open(ctx, c.starts...)
+		if err != nil {
+			return nil // the client has gone
+		}
+		defer reader.Close()
+		if c.reader.Store(reader); c.ending.Load() {
+			reader.End() // end was called before there was one
+		}
+		return c.stream(ctx, reader)
+	})
 }
 
 // eventStream is the content type of a stream.
@@ -93,7 +103,9 @@ const eventStream = "text/event-stream"
 
 // streamer returns who may open a stream, or answers why not. invalid is what is wrong with the stream's own
 // parameters: a ticket, which is good for one stream, is not used up by a request that opens none.
-func (s *streams) streamer(w http.ResponseWriter, r *http.Request, invalid error) (who token.Principal, ok bool) {
+func (s *streams) streamer(
+	w http.ResponseWriter, r *http.Request, scope token.Scope, invalid error,
+) (who token.Principal, ok bool) {
 	switch {
 	case r.ContentLength != 0:
 		// net/http would read it before it sends anything, for as long as it takes.
@@ -114,7 +126,7 @@ func (s *streams) streamer(w http.ResponseWriter, r *http.Request, invalid error
 		s.fail(w, r, err)
 		return token.Principal{}, false
 	}
-	return who, s.may(w, r, who, token.Read)
+	return who, s.may(w, r, who, scope)
 }
 
 // known refuses a query with a parameter that is neither one of parameters nor one of all streams: one that is misspelt
@@ -143,9 +155,11 @@ func beyond(after int64, run crawl.Run) string {
 		run.LastSeq)
 }
 
-// serve streams until all sources have ended, the client goes away or is too slow, or the connection is to end.
-func (s *streams) serve(c *connection, w http.ResponseWriter, r *http.Request) {
-	ctx := r.Context()
+// serve streams by send, which returns nil when all sources have ended, the client has gone, or the connection is to
+// end.
+func (s *streams) serve(
+	c *connection, w http.ResponseWriter, r *http.Request, send func(ctx context.Context) error,
+) {
 	c.w, c.rc = w, http.NewResponseController(w)
 	if refused := s.connections.admit(c, c.tenant, c.starts); refused != "" {
 		s.counts.refused.Add(1)
@@ -158,17 +172,9 @@ func (s *streams) serve(c *connection, w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", eventStream)
 	h.Set("Cache-Control", "no-store, no-transform")
 	h.Set("X-Accel-Buffering", "no")
-	reader, err := s.cfg.Hub.Open(ctx, c.starts...)
-	if err != nil {
-		return // the client has gone
-	}
-	defer reader.Close()
-	if c.reader.Store(reader); c.ending.Load() {
-		reader.End() // end was called before there was one
-	}
 	w.WriteHeader(http.StatusOK)
 	c.until = time.Now().Add(jitter(s.cfg.Streams.MaxAge, 0.2))
-	err = c.stream(ctx, reader)
+	err := send(r.Context())
 	if err == nil {
 		err = c.limit() // net/http writes the end of the response, and the time of the last write may be over
 	}

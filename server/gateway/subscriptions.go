@@ -213,13 +213,15 @@ func (a *subscriptions) remove(ctx context.Context, in *SubscriptionPath) (*stru
 	return nil, nil
 }
 
+const noSubscriptions = "there are no subscriptions here: they need PostgreSQL, and the migration set log " +
+	"(outbox migrate up --set log)"
+
 // served registers an operation, which is answered with 501 where there are no subscriptions.
 func served[I, O any](a *subscriptions, op huma.Operation, do func(context.Context, *I) (*O, error)) {
 	op.Errors = append(op.Errors, http.StatusNotImplemented)
 	huma.Register(a.API, op, func(ctx context.Context, in *I) (*O, error) {
 		if a.cfg.Subscriptions == nil {
-			return nil, newProblem(http.StatusNotImplemented, "there are no subscriptions here: they need PostgreSQL, and "+
-				"the migration set log (outbox migrate up --set log)")
+			return nil, newProblem(http.StatusNotImplemented, noSubscriptions)
 		}
 		return do(ctx, in)
 	})

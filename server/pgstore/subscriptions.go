@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox/internal/store/pgschema"
+	"github.com/outboxrelay/outbox/server/store"
 	"github.com/outboxrelay/outbox/server/subscription"
 )
 
@@ -29,48 +29,21 @@ func OpenSubscriptions(ctx context.Context, pool *pgxpool.Pool) (*Subscriptions,
 	return &Subscriptions{newDatabase(pool)}, nil
 }
 
-// ask runs a statement as a tenant, in one round trip with the question whether the subscription is the tenant's: "" is
-// asked for none.
+// named is the subscription of a statement.
+type named struct{ Name, Tenant string }
+
+// ask runs a statement, in one round trip with the question whether the subscription is the tenant's. data has a named.
 func (s *Subscriptions) ask(
-	ctx context.Context, tenant, name, statement string, args []any, rows func(pgx.Rows) error,
+	ctx context.Context, of named, statement string, data any, row func(store.Row) error,
 ) error {
-	batch, err := s.speaking(tenant)
-	if err != nil {
-		return err
-	}
-	queue := func(file string, args ...any) (*pgx.QueuedQuery, error) {
-		sql, err := files.Statement(file, nil)
-		return batch.Queue(sql, args...), err
-	}
-	known := name == ""
-	if !known {
-		q, err := queue("subscription_known", name, tenant)
-		if err != nil {
-			return err
-		}
-		q.QueryRow(func(row pgx.Row) error { return row.Scan(&known) })
-		args = append([]any{name, tenant}, args...)
-	}
-	q, err := queue(statement, args...)
-	if err != nil {
-		return err
-	}
-	if rows != nil {
-		q.Query(rows)
-	}
-	if err := s.db.Pool.SendBatch(ctx, batch).Close(); err != nil {
-		return explained(err)
-	}
-	if !known {
+	known := false
+	err := s.db.Write(ctx, of.Tenant,
+		store.Ask{Name: "subscription_known", Data: of, Row: func(row store.Row) error { return row.Scan(&known) }},
+		store.Ask{Name: statement, Data: data, Row: row})
+	if err == nil && !known {
 		return subscription.ErrUnknown
 	}
-	return nil
-}
-
-// speaking begins a round trip as a tenant.
-func (s *Subscriptions) speaking(tenant string) (*pgx.Batch, error) {
-	batch := new(pgx.Batch)
-	return batch, queue(batch, s.db, speaking(tenant))
+	return explained(err)
 }
 
 // explained turns what the functions refuse into the errors of package subscription.
@@ -95,37 +68,27 @@ const answerBytes = 4 << 20
 
 // Next implements subscription.Store.
 func (s *Subscriptions) Next(ctx context.Context, tenant, name string, most int) (all []subscription.Given, err error) {
-	cut := false
-	err = s.ask(ctx, tenant, name, "subscription_next", []any{most}, func(rows pgx.Rows) error {
-		for bytes := 0; rows.Next(); {
-			if bytes > answerBytes {
-				cut = true
-				return nil // closing them discards the rest
-			}
-			var e subscription.Given
-			err := rows.Scan(&e.ID, &e.Position, &e.Token, &e.Attempt, &e.Type, &e.Key, &e.Tenant, &e.OccurredAt, &e.Payload,
-				&e.Metadata)
-			if err != nil {
-				return err
-			}
-			e.OccurredAt = e.OccurredAt.UTC()
-			bytes += len(e.Payload) + len(e.Metadata)
-			all = append(all, e)
+	of, bytes, cut := named{name, tenant}, 0, false
+	err = s.ask(ctx, of, "subscription_next", struct {
+		named
+		Most int
+	}{of, most}, func(row store.Row) error {
+		if cut = bytes > answerBytes; cut {
+			return nil
 		}
-		return rows.Err()
+		var e subscription.Given
+		err := row.Scan(&e.ID, &e.Position, &e.Token, &e.Attempt, &e.Type, &e.Key, &e.OrderKey, &e.Tenant, &e.OccurredAt,
+			&e.Payload, &e.Metadata)
+		e.OccurredAt = e.OccurredAt.UTC()
+		bytes += len(e.Payload) + len(e.Metadata)
+		all = append(all, e)
+		return err
 	})
 	if err == nil && cut {
-		last := all[len(all)-1]
-		sql, err := files.Statement("subscription_return", nil)
-		if err != nil {
-			return nil, err
-		}
-		batch, err := s.speaking(tenant)
-		if err != nil {
-			return nil, err
-		}
-		batch.Queue(sql, name, last.Token, last.Position)
-		return all, s.db.Pool.SendBatch(ctx, batch).Close()
+		err = s.db.Write(ctx, tenant, store.Ask{Name: "subscription_return", Data: struct {
+			named
+			Last subscription.Given
+		}{of, all[len(all)-1]}})
 	}
 	return all, err
 }
@@ -138,17 +101,21 @@ func (s *Subscriptions) Ack(
 	for i, e := range events {
 		ids[i], tokens[i] = e.ID, e.Token
 	}
-	err = s.ask(ctx, tenant, name, "subscription_ack", []any{ids, tokens}, func(rows pgx.Rows) error {
+	of := named{name, tenant}
+	err = s.ask(ctx, of, "subscription_ack", struct {
+		named
+		IDs, Tokens []uuid.UUID
+	}{of, ids, tokens}, func(row store.Row) error {
 		var r subscription.Refused
-		_, err := pgx.ForEachRow(rows, []any{&r.ID, &r.Reason}, func() error {
-			if r.Reason == "acknowledged" {
-				acknowledged++
-			} else {
-				refused = append(refused, r)
-			}
-			return nil
-		})
-		return err
+		if err := row.Scan(&r.ID, &r.Reason); err != nil {
+			return err
+		}
+		if r.Reason == "acknowledged" {
+			acknowledged++
+		} else {
+			refused = append(refused, r)
+		}
+		return nil
 	})
 	return acknowledged, refused, err
 }
@@ -162,92 +129,103 @@ func (s *Subscriptions) Nack(
 		us := delay.Microseconds()
 		wait = &us
 	}
-	err = s.ask(ctx, tenant, name, "subscription_nack", []any{event.ID, event.Token, why, wait},
-		func(rows pgx.Rows) error {
-			var f subscription.Failure
-			_, err := pgx.ForEachRow(rows, []any{&f.Attempt, &f.AgainAt, &f.Dead}, func() error {
-				failure = &f
-				return nil
-			})
-			return err
-		})
+	of := named{name, tenant}
+	err = s.ask(ctx, of, "subscription_nack", struct {
+		named
+		subscription.Receipt
+		Why   string
+		Delay *int64
+	}{of, event, why, wait}, func(row store.Row) error {
+		failure = &subscription.Failure{}
+		return row.Scan(&failure.Attempt, &failure.AgainAt, &failure.Dead)
+	})
 	return failure, err
+}
+
+// Unacknowledged implements subscription.Store.
+func (s *Subscriptions) Unacknowledged(
+	ctx context.Context, tenant, name string, tokens []uuid.UUID,
+) (open []uuid.UUID, events int, lapsed bool, err error) {
+	of := named{name, tenant}
+	err = s.ask(ctx, of, "subscription_open", struct {
+		named
+		Tokens []uuid.UUID
+	}{of, tokens}, func(row store.Row) error {
+		var token uuid.UUID
+		var n int
+		var over bool
+		err := row.Scan(&token, &n, &over)
+		open, events, lapsed = append(open, token), events+n, lapsed || over
+		return err
+	})
+	return open, events, lapsed, err
 }
 
 // Subscribe implements subscription.Store.
 func (s *Subscriptions) Subscribe(ctx context.Context, n subscription.Settings) (created bool, err error) {
-	err = s.ask(ctx, n.Tenant, "", "subscription_add", []any{n.Name, n.Tenant, n.Types, n.From, n.Earliest,
-		n.Lease.Microseconds(), n.MaxAttempts}, func(rows pgx.Rows) error {
-		created, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool])
-		return err
-	})
-	return created, err
+	err = s.db.Write(ctx, n.Tenant, store.Ask{Name: "subscription_add", Data: struct {
+		subscription.Settings
+		Microseconds int64
+	}{n, n.Lease.Microseconds()}, Row: func(row store.Row) error { return row.Scan(&created) }})
+	return created, explained(err)
 }
 
 // Rewind implements subscription.Store.
 func (s *Subscriptions) Rewind(ctx context.Context, tenant, name string, to time.Time) error {
-	return s.ask(ctx, tenant, name, "subscription_rewind", []any{to}, nil)
+	of := named{name, tenant}
+	return s.ask(ctx, of, "subscription_rewind", struct {
+		named
+		To time.Time
+	}{of, to}, nil)
 }
 
 // Remove implements subscription.Store.
 func (s *Subscriptions) Remove(ctx context.Context, tenant, name string) error {
-	return s.ask(ctx, tenant, name, "subscription_remove", nil, nil)
+	of := named{name, tenant}
+	return s.ask(ctx, of, "subscription_remove", of, nil)
 }
 
 // List implements subscription.Store.
 func (s *Subscriptions) List(ctx context.Context, tenant string) (all []subscription.State, err error) {
-	var may struct{ Letters bool }
-	letters, err := files.Statement("subscription_letters", nil)
-	if err == nil {
-		err = s.db.Pool.QueryRow(ctx, letters).Scan(&may.Letters)
-	}
+	of := struct {
+		Tenant  string
+		Letters bool
+	}{Tenant: tenant}
+	err = s.db.Read(ctx, "", store.Ask{Name: "subscription_letters", Row: func(row store.Row) error {
+		return row.Scan(&of.Letters)
+	}})
 	if err != nil {
 		return nil, err
 	}
-	sql, err := files.Statement("subscription_list", may)
-	if err != nil {
-		return nil, err
-	}
-	batch, err := s.speaking(tenant)
-	if err != nil {
-		return nil, err
-	}
-	batch.Queue(sql, tenant).Query(func(rows pgx.Rows) error {
-		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (st subscription.State, err error) {
-			var lease int64
-			err = row.Scan(&st.Name, &st.Tenant, &st.Types, &lease, &st.MaxAttempts, &st.Position, &st.Behind,
-				&st.Outstanding, &st.Oldest, &st.Letters)
-			st.Lease = (time.Duration(lease) * time.Microsecond).String()
-			return st, err
-		})
+	err = s.db.Read(ctx, tenant, store.Ask{Name: "subscription_list", Data: of, Row: func(row store.Row) error {
+		var st subscription.State
+		var lease int64
+		err := row.Scan(&st.Name, &st.Tenant, &st.Types, &lease, &st.MaxAttempts, &st.Position, &st.Behind,
+			&st.Outstanding, &st.Oldest, &st.Letters)
+		st.Lease = (time.Duration(lease) * time.Microsecond).String()
+		all = append(all, st)
 		return err
-	})
-	return all, s.db.Pool.SendBatch(ctx, batch).Close()
+	}})
+	return all, err
 }
 
 // Ready implements subscription.Store, in one round trip.
 func (s *Subscriptions) Ready(ctx context.Context, of []subscription.Name) (ready []subscription.Name, err error) {
-	sql, err := files.Statement("subscription_ready", nil)
-	if err != nil {
-		return nil, err
-	}
 	by := map[string][]string{}
 	for _, n := range of {
 		by[n.Tenant] = append(by[n.Tenant], n.Name)
 	}
-	var batch pgx.Batch
+	var asks []store.Ask
 	for tenant, names := range by {
-		if err := queue(&batch, s.db, speaking(tenant)); err != nil {
-			return nil, err
-		}
-		batch.Queue(sql, names, tenant).Query(func(rows pgx.Rows) error {
-			var name string
-			_, err := pgx.ForEachRow(rows, []any{&name}, func() error {
-				ready = append(ready, subscription.Name{Tenant: tenant, Name: name})
-				return nil
-			})
+		asks = append(append(asks, speaking(tenant)...), store.Ask{Name: "subscription_ready", Data: struct {
+			Tenant string
+			Names  []string
+		}{tenant, names}, Row: func(row store.Row) error {
+			n := subscription.Name{Tenant: tenant}
+			err := row.Scan(&n.Name)
+			ready = append(ready, n)
 			return err
-		})
+		}})
 	}
-	return ready, s.db.Pool.SendBatch(ctx, &batch).Close()
+	return ready, s.db.Write(ctx, "", asks...)
 }

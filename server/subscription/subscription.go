@@ -30,11 +30,12 @@ var ErrExists = errors.New("there is a subscription of this name already, with o
 // Given is an event that a subscription gives, until it is acknowledged with its token or its lease is over.
 type Given struct {
 	ID         uuid.UUID       `json:"id"`
-	Position   int64           `json:"position,string" doc:"In the log. Of one key, an event that was written later has a greater one."`
+	Position   string          `json:"position" doc:"In the log, a number. Of one key, an event that was written later has a greater one."`
 	Token      uuid.UUID       `json:"token" doc:"To acknowledge it with."`
 	Attempt    int             `json:"attempt" doc:"How often it was given, this time included."`
 	Type       string          `json:"type"`
-	Key        *string         `json:"key" doc:"Of what it keeps its order with; null: of nothing."`
+	Key        *string         `json:"key" doc:"The aggregate's id; null: it has none."`
+	OrderKey   *string         `json:"order_key" doc:"What keeps events in order: those with the same one, of tenant, aggregate type and id. null: this one waits for nothing."`
 	Tenant     string          `json:"tenant"`
 	OccurredAt time.Time       `json:"occurred_at"`
 	Payload    json.RawMessage `json:"payload"`
@@ -77,7 +78,7 @@ type State struct {
 	Types       []string   `json:"types" doc:"null: all."`
 	Lease       string     `json:"lease"`
 	MaxAttempts int        `json:"max_attempts"`
-	Position    int64      `json:"position,string" doc:"How far the log has been fetched."`
+	Position    string     `json:"position" doc:"How far the log has been fetched, a number."`
 	Behind      int        `json:"behind" doc:"Rows of the log after that; it is counted up to 100,000."`
 	Outstanding int        `json:"outstanding" doc:"Events that are fetched and not acknowledged."`
 	Oldest      *time.Time `json:"oldest" doc:"When the oldest of those was written."`
@@ -90,6 +91,9 @@ type Store interface {
 	Ack(ctx context.Context, tenant, name string, events []Receipt) (acknowledged int, refused []Refused, err error)
 	// Nack returns nil where the token is not the event's.
 	Nack(ctx context.Context, tenant, name string, event Receipt, why string, delay *time.Duration) (*Failure, error)
+	// Unacknowledged tells how many events of some tokens are, of which tokens, and whether the lease of one is over.
+	Unacknowledged(ctx context.Context, tenant, name string, tokens []uuid.UUID) (
+		open []uuid.UUID, events int, lapsed bool, err error)
 	// Subscribe tells whether it made the subscription; one with the same settings is left as it is.
 	Subscribe(ctx context.Context, s Settings) (created bool, err error)
 	// Rewind moves a subscription back: what was written then or later comes again.

@@ -28,10 +28,10 @@ def subscribed(name: str, **options: Any) -> Subscription:
     return subscription
 
 
-def write(type: str, key: str, numbers: range) -> None:
+def write(type: str, key: str, numbers: range, of: str = "Order") -> None:
     with psycopg.connect(os.environ["DATABASE_URL"]) as connection:
         events = (
-            postgres.Event(topic=type, source="shop", aggregate_type="Order", aggregate_id=key, payload=n) for n in numbers
+            postgres.Event(topic=type, source="shop", aggregate_type=of, aggregate_id=key, payload=n) for n in numbers
         )
         postgres.write(connection, *events, table="outbox_log")
 
@@ -129,6 +129,17 @@ class Consuming(unittest.TestCase):
         third = next(again)  # not the second of the key, which it had in hand
         self.assertEqual((third.payload, third.attempt, third.ack()), (1, 3, True))
         self.assertEqual(next(again).payload, 2)
+
+    def test_the_same_id_of_another_type_is_another_key(self) -> None:
+        subscription = subscribed("types")
+        write("types", "42", range(1, 2))
+        write("types", "42", range(2, 3), "Invoice")
+        events = subscription.events(most=2)
+        order = next(events)
+        order.nack("out of stock", "1h")
+        invoice = next(events)
+        self.assertEqual((order.payload, invoice.payload, invoice.key, invoice.ack()), (1, 2, "42", True))
+        self.assertNotEqual(order.order_key, invoice.order_key)
 
     def test_a_stop_lets_handlers_end_and_acknowledges_them(self) -> None:
         subscription, stop, notes = subscribed("stopped"), threading.Event(), Notes()

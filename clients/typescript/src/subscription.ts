@@ -30,7 +30,10 @@ interface Leased {
   token: string;
   attempt: number;
   type: string;
+  /** The aggregate's id. */
   key: string | null;
+  /** Events with the same one stay in order: those of a tenant's aggregate. */
+  order_key: string | null;
   tenant: string;
   occurred_at: string;
   payload: any;
@@ -46,9 +49,9 @@ export interface SubscriptionEvent extends Leased {
   nack(error: unknown, delay?: string): Promise<Nacked | null>;
 }
 
-/** What stays in order: events of one key; without one, each by itself. */
-export function lane({ id, tenant, key }: SubscriptionEvent): string {
-  return JSON.stringify(key ? [tenant, key] : id);
+/** What stays in order; an event without a key, by itself. */
+export function lane({ id, order_key: key }: SubscriptionEvent): string {
+  return key ?? id;
 }
 
 /** A durable subscription, which any number of processes share. */

@@ -13,8 +13,8 @@ export async function control(what, parameters = {}) {
 }
 
 /** Writes events of a key, whose payloads count from first. @param {string} type @param {string} key */
-export const write = (type, key, first = 1, count = 10) =>
-  control("write", { type, key, first: `${first}`, count: `${count}` });
+export const write = (type, key, first = 1, count = 10, of = "Order") =>
+  control("write", { type, key, first: `${first}`, count: `${count}`, of });
 
 /** @typedef {Awaited<ReturnType<typeof newRun>>} Run */
 

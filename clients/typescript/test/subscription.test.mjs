@@ -115,6 +115,18 @@ test("the loop: an event that is not acknowledged in time is another's, and says
   await again.return(undefined);
 });
 
+test("the same id of another type is another key", async () => {
+  const subscription = await subscribed("types");
+  await write("types", "42", 1, 1);
+  await write("types", "42", 2, 1, "Invoice");
+  const events = subscription.events({ most: 2 }), { value: order } = await events.next();
+  await order.nack("out of stock", "1h");
+  const { value: invoice } = await events.next();
+  assert.deepEqual([order.payload, invoice.payload, invoice.key, await invoice.ack()], [1, 2, "42", true]);
+  assert.notEqual(order.order_key, invoice.order_key);
+  await events.return(undefined);
+});
+
 test("an abort lets handlers end, and acknowledges them", async () => {
   const subscription = await subscribed("stopped"), abort = new AbortController();
   await write("stopped", "k", 1, 3);

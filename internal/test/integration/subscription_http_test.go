@@ -1,8 +1,11 @@
 package integration
 
 import (
+	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -10,6 +13,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/server/gateway"
 	"github.com/outboxrelay/outbox/server/pgstore"
+	"github.com/outboxrelay/outbox/server/subscription"
 	"github.com/outboxrelay/outbox/server/token"
 )
 
@@ -27,26 +31,8 @@ func TestSubscriptionOverHTTP(t *testing.T) {
 	var servers []*httptest.Server
 	var gateways []*gateway.Gateway
 	serve := func() *webAPI {
-		t.Helper()
-		var cfg gateway.Config
-		pool := openPool(t, database+roleOf(database))
-		subscriptions := must(pgstore.OpenSubscriptions(t.Context(), pool))(t)
-		a := newAPIIn(t, database, func(c *gateway.Config) {
-			c.Subscriptions = subscriptions
-			cfg = *c
-		})
-		g := must(gateway.New(cfg))(t) // one whose Run this test calls
-		ctx, stop := context.WithCancel(context.Background())
-		ended := make(chan error, 1)
-		go func() { ended <- g.Run(ctx) }()
-		server := httptest.NewServer(g.Handler())
-		t.Cleanup(func() {
-			server.Close()
-			stop()
-			noError(t, <-ended)
-		})
+		a, server, g := serveSubscriptions(t, database)
 		servers, gateways = append(servers, server), append(gateways, g)
-		a.url = server.URL
 		return a
 	}
 	a := serve()
@@ -104,6 +90,13 @@ func TestSubscriptionOverHTTP(t *testing.T) {
 	if twice := b.want(200, "POST", s+"/ack", its); twice.field("refused.0.reason") != "unknown" {
 		t.Errorf("twice: %s", twice.body)
 	}
+	must(a.pool.Exec(t.Context(), `INSERT INTO outbox_log (event_topic, occurred_at, tenant_id, aggregate_type, aggregate_id,
+		source_bc, payload) SELECT 't', now(), 'shop', of, '42', 'test', '1' FROM unnest('{Order,Invoice,Order}'::text[]) of`))(t)
+	three := b.want(200, "GET", s+"/events", "")
+	order, invoice := three.field("events.0.order_key"), three.field("events.1.order_key")
+	if order == "" || order == invoice || order != three.field("events.2.order_key") {
+		t.Errorf("one id of two types: %s", three.body)
+	}
 	for path, body := range map[string]string{s + "/ack": `{"events": []}`, s + "/nack": `{"id": "x"}`,
 		"/v1/subscriptions/none/ack": ""} {
 		if r := b.call("POST", path, body); r.status != 400 && r.status != 404 {
@@ -125,7 +118,7 @@ func TestSubscriptionOverHTTP(t *testing.T) {
 		t.Errorf("another tenant sees %s", list.body)
 	}
 	if list := b.want(200, "GET", "/v1/subscriptions", ""); list.field("items.0.name") != "billing" ||
-		list.field("items.0.outstanding") != "0" {
+		list.field("items.0.outstanding") != "3" {
 		t.Errorf("the list: %s", list.body)
 	}
 	// A gateway that stops answers who waits.
@@ -138,6 +131,118 @@ func TestSubscriptionOverHTTP(t *testing.T) {
 	b.want(404, "DELETE", s, "")
 	without := newAPIIn(t, database)
 	without.want(501, "GET", s+"/events", "")
+}
+
+// serveSubscriptions runs a gateway that serves them, until the test ends.
+func serveSubscriptions(t *testing.T, database string) (*webAPI, *httptest.Server, *gateway.Gateway) {
+	t.Helper()
+	var cfg gateway.Config
+	pool := openPool(t, database+roleOf(database))
+	subscriptions := must(pgstore.OpenSubscriptions(t.Context(), pool))(t)
+	a := newAPIIn(t, database, func(c *gateway.Config) {
+		c.Subscriptions = subscriptions
+		cfg = *c
+	})
+	g := must(gateway.New(cfg))(t) // one whose Run this test calls
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- g.Run(ctx) }()
+	server := httptest.NewServer(g.Handler())
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+		stop()
+		noError(t, <-ended)
+	})
+	a.url = server.URL
+	return a, server, g
+}
+
+// A stream gives no more than its client acknowledges. What one whose gateway has gone had in hand comes again after
+// the lease, and a stream whose client hangs ends with the lease.
+func TestSubscriptionStream(t *testing.T) {
+	t.Parallel()
+	database := migrated(t)
+	noError(t, pgmigrations.Up(t.Context(), database, "core", "log"))
+	noError(t, pgmigrations.ApplyRoles(t.Context(), database))
+	a, server, _ := serveSubscriptions(t, database)
+	const s = "/v1/subscriptions/billing"
+	a.want(404, "GET", s+"/stream", "")
+	a.want(201, "PUT", s, `{"from": "earliest", "lease": "3s", "max_attempts": 9}`)
+	a.want(400, "GET", s+"/stream?most=0", "")
+	a.as(a.newToken("shop", 0, token.Read)).want(403, "GET", s+"/stream", "")
+	acknowledge := func(a *webAPI, e subscription.Given) {
+		t.Helper()
+		if n := a.want(200, "POST", s+"/ack", fmt.Sprintf(`{"events": [{"id": %q, "token": %q}]}`, e.ID, e.Token)); n.
+			field("acknowledged") != "1" {
+			t.Errorf("acknowledged: %s", n.body)
+		}
+	}
+	for _, key := range []string{"1", "2", "3"} {
+		must(a.pool.Exec(t.Context(), logRow, "shop", key))(t)
+	}
+	next := a.given(s + "/stream?most=2")
+	first, second := next(), next()
+	given := 0
+	noError(t, a.pool.QueryRow(t.Context(), "SELECT count(token) FROM outbox_subscription_events").Scan(&given))
+	if given != 2 || *first.Key != "1" || *second.Key != "2" || second.Attempt != 1 {
+		t.Errorf("given %d events, at first %+v and %+v", given, first, second)
+	}
+	acknowledge(a, *first)
+	if third := next(); *third.Key != "3" {
+		t.Errorf("after the first is acknowledged: %+v", third)
+	}
+	server.CloseClientConnections()
+	if e := next(); e != nil {
+		t.Errorf("a stream whose connection is lost gives %+v", e)
+	}
+	b, _, g := serveSubscriptions(t, database)
+	next = b.given(s + "/stream")
+	for _, key := range []string{"2", "3"} {
+		e := next()
+		if e == nil || *e.Key != key || e.Attempt != 2 {
+			t.Fatalf("after the lease: %+v, want %s", e, key)
+		}
+		acknowledge(b, *e)
+	}
+	must(a.pool.Exec(t.Context(), logRow, "shop", "4"))(t)
+	if e := next(); *e.Key != "4" {
+		t.Errorf("what was written meanwhile: %+v", e)
+	}
+	if e := next(); e != nil {
+		t.Errorf("a stream that acknowledges nothing gives %+v", e)
+	}
+	next = b.given(s + "/stream?most=1")
+	if e := next(); *e.Key != "4" {
+		t.Errorf("the next stream: %+v", e)
+	}
+	go g.DrainStreams(t.Context())
+	if e := next(); e != nil {
+		t.Errorf("a gateway that stops gives %+v", e)
+	}
+}
+
+// given opens a stream of a subscription, and returns what reads an event of it; nil once it has ended.
+func (a *webAPI) given(path string) func() *subscription.Given {
+	a.t.Helper()
+	request := must(http.NewRequestWithContext(a.t.Context(), http.MethodGet, a.url+path, nil))(a.t)
+	request.Header.Set("Authorization", "Bearer "+a.token)
+	answer := must(http.DefaultClient.Do(request))(a.t)
+	a.t.Cleanup(func() { _ = answer.Body.Close() })
+	if answer.StatusCode != http.StatusOK {
+		a.t.Fatalf("the stream is answered %s", answer.Status)
+	}
+	lines := bufio.NewScanner(answer.Body)
+	return func() *subscription.Given {
+		for lines.Scan() {
+			if data, is := strings.CutPrefix(lines.Text(), "data: "); is {
+				e := &subscription.Given{}
+				noError(a.t, json.Unmarshal([]byte(data), e))
+				return e
+			}
+		}
+		return nil
+	}
 }
 
 func roleOf(database string) string {

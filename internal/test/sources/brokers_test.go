@@ -1,6 +1,7 @@
 package sources
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"os"
@@ -28,22 +29,17 @@ import (
 	"github.com/outboxrelay/outbox/source/webhook"
 )
 
-// brokers are the servers, with our sinks on them.
+// brokers are the servers.
 var brokers = map[string]func(*testing.T) broker{"kafka": kafkaBroker, "nats": natsBroker, "redis": redisBroker,
 	"rabbitmq": rabbitBroker, "webhook": webhookEndpoint}
+
+// sinks are what the producer's relay opens at an address.
+var sinks = map[string]func(ctx context.Context, address string) (outbox.Sink, error){"kafka": sendKafka,
+	"nats": sendNATS, "redis": sendRedis, "rabbitmq": sendRabbit, "webhook": sendWebhook}
 
 // sources are what a consumer's process opens at an address.
 var sources = map[string]func(address string) (opened, error){"kafka": openKafka, "nats": openNATS, "redis": openRedis,
 	"rabbitmq": openRabbit, "webhook": openWebhook}
-
-// sinkOn is a sink that is closed when the test ends.
-func sinkOn[S interface {
-	outbox.Sink
-	Close() error
-}](t *testing.T, sink S, err error) outbox.Sink {
-	t.Helper()
-	return sinktest.Closing(t, sink, err)
-}
 
 func kafkaBroker(t *testing.T) broker {
 	port, dir := sinktest.FreePort(t), t.TempDir()
@@ -55,12 +51,15 @@ func kafkaBroker(t *testing.T) broker {
 		return nil
 	}
 	must(t, up())
-	sink, err := kafkasink.Open(t.Context(), "kafka://"+address, kafkasink.Config{Binary: true})
-	return broker{sink: sinkOn(t, sink, err), address: address, restart: up, kill: func() error {
+	return broker{address, func() error {
 		err := p.cmd.Process.Kill()
 		<-p.done
 		return err
-	}}
+	}, up}
+}
+
+func sendKafka(ctx context.Context, address string) (outbox.Sink, error) {
+	return kafkasink.Open(ctx, "kafka://"+address, kafkasink.Config{Binary: true})
 }
 
 func openKafka(address string) (opened, error) {
@@ -74,9 +73,12 @@ func openKafka(address string) (opened, error) {
 
 func natsBroker(t *testing.T) broker {
 	server := testenv.NATSServer(t, testenv.NATSConfig{NoSync: true})
-	sink, err := natssink.Open(t.Context(), server.URL(), natssink.Config{Binary: true,
+	return broker{server.URL(), server.Kill, server.Restart}
+}
+
+func sendNATS(ctx context.Context, address string) (outbox.Sink, error) {
+	return natssink.Open(ctx, address, natssink.Config{Binary: true,
 		Create: natssink.Stream{Name: "ORDERS", Subjects: []string{"order.*"}}})
-	return broker{sink: sinkOn(t, sink, err), address: server.URL(), kill: server.Kill, restart: server.Restart}
 }
 
 func openNATS(address string) (opened, error) {
@@ -95,8 +97,11 @@ func openNATS(address string) (opened, error) {
 func redisBroker(t *testing.T) broker {
 	server := testenv.RedisServerWith(t, testenv.RedisConfig{Args: []string{"--appendonly", "yes",
 		"--appendfsync", "always"}})
-	sink, err := redissink.Open(t.Context(), "redis+stream://"+server.Addr(), redissink.Config{Create: true})
-	return broker{sink: sinkOn(t, sink, err), address: server.Addr(), kill: server.Kill, restart: server.Restart}
+	return broker{server.Addr(), server.Kill, server.Restart}
+}
+
+func sendRedis(ctx context.Context, address string) (outbox.Sink, error) {
+	return redissink.Open(ctx, "redis+stream://"+address, redissink.Config{Create: true})
 }
 
 func openRedis(address string) (opened, error) {
@@ -115,8 +120,11 @@ func rabbitBroker(t *testing.T) broker {
 	_, err = channel.QueueDeclare(destination, true, false, false, false, nil)
 	must(t, err)
 	must(t, conn.Close())
-	sink, err := rabbitsink.Open(t.Context(), url, rabbitsink.Config{})
-	return broker{sink: sinkOn(t, sink, err), address: url, kill: server.Kill, restart: server.Restart}
+	return broker{url, server.Kill, server.Restart}
+}
+
+func sendRabbit(ctx context.Context, address string) (outbox.Sink, error) {
+	return rabbitsink.Open(ctx, address, rabbitsink.Config{})
 }
 
 func openRabbit(address string) (opened, error) {
@@ -130,11 +138,14 @@ func openRabbit(address string) (opened, error) {
 const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="
 
 func webhookEndpoint(t *testing.T) broker {
-	address := "127.0.0.1:" + sinktest.FreePort(t)
+	return broker{address: "127.0.0.1:" + sinktest.FreePort(t)}
+}
+
+func sendWebhook(_ context.Context, address string) (outbox.Sink, error) {
 	endpoints := webhooksink.List{{Name: destination, URL: "http://" + address,
 		Secrets: []webhooksink.Secret{secret}}}
-	sink, err := webhooksink.New(endpoints, webhooksink.Config{AllowPrivate: true, AllowHTTP: true})
-	return broker{sink: sinkOn(t, sink, err), address: address, again: func() { sink.Enable(destination) }}
+	return webhooksink.New(endpoints, webhooksink.Config{AllowPrivate: true, AllowHTTP: true,
+		Schedule: []time.Duration{100 * time.Millisecond}})
 }
 
 func openWebhook(address string) (opened, error) {

@@ -15,17 +15,16 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// The binary is more than the tests: started again with one of these variables it is a server, or a consumer.
+// The binary is more than the tests: started again with one of these variables it is a server, or a part.
 const (
 	kafkaPort = "OUTBOX_TEST_KAFKA_PORT"
 	kafkaDir  = "OUTBOX_TEST_KAFKA_DIR"
-	consumer  = "OUTBOX_TEST_SOURCE" // the broker's name
 )
 
 func TestMain(m *testing.M) {
 	for variable, role := range map[string]func(string) error{
 		testenv.NATSVariable: serveNATS, kafkaPort: serveKafka,
-		consumer: func(broker string) error { return consume(context.Background(), broker) },
+		part: func(name string) error { return play(context.Background(), name) },
 	} {
 		if value := os.Getenv(variable); value != "" {
 			if err := role(value); err != nil {

@@ -1,9 +1,9 @@
--- subscription: those of $1 for which outbox_next may have something. Locks nothing. What is outstanding is read until
--- something is found that may be given. Indexes: the primary key; of the log that of positions and that of
+-- subscription: those of some for which outbox_next may have something. Locks nothing. What is outstanding is read
+-- until something is found that may be given. Indexes: the primary key; of the log that of positions and that of
 -- transactions.
 SELECT s.name
   FROM outbox_subscriptions s
- WHERE s.name = ANY ($1) AND ($2 = '' OR s.tenant = $2)
+ WHERE s.name = ANY ({{arg .Names}}){{with .Tenant}} AND s.tenant = {{arg .}}{{end}}
    AND (EXISTS (SELECT FROM outbox_subscription_events v
                  WHERE v.subscription = s.name AND (v.until IS NULL OR v.until <= now()) AND (v.next_at IS NULL OR v.next_at <= now())
                    AND NOT EXISTS (SELECT FROM outbox_subscription_events o

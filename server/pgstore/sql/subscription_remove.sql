@@ -1,2 +1,2 @@
 -- subscription: removes it, with what it has fetched. Locks its row. Index: the primary key.
-DELETE FROM outbox_subscriptions s WHERE s.name = $1 AND ($2 = '' OR s.tenant = $2)
+DELETE FROM outbox_subscriptions s WHERE {{template "subscription_own" .}}

@@ -1,2 +1,2 @@
 -- subscription: moves it back, by outbox_rewind. Locks its row.
-SELECT outbox_rewind(s.name, $3::timestamptz) FROM outbox_subscriptions s WHERE s.name = $1 AND ($2 = '' OR s.tenant = $2)
+SELECT outbox_rewind(s.name, {{arg .To}}::timestamptz) FROM outbox_subscriptions s WHERE {{template "subscription_own" .}}

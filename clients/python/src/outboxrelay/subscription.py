@@ -32,7 +32,8 @@ class Event:
     token: str
     attempt: int
     type: str
-    key: str | None
+    key: str | None  # the aggregate's id
+    order_key: str | None  # events with the same one stay in order: those of a tenant's aggregate
     tenant: str
     occurred_at: str
     payload: Any
@@ -56,9 +57,9 @@ class Event:
         return Nacked(answer["attempt"], answer["again_at"], answer["dead"])
 
     @property
-    def lane(self) -> tuple[str, str]:
-        """What stays in order: events of one key; without one, each by itself."""
-        return (self.tenant, f"key {self.key}" if self.key else f"id {self.id}")
+    def lane(self) -> str:
+        """What stays in order; an event without a key, by itself."""
+        return self.order_key or self.id
 
 
 _FIELDS = [f.name for f in fields(Event) if f.name not in ("_subscription", "acknowledged")]

@@ -168,7 +168,7 @@ $fn$;
 -- event that is not acknowledged in time is given again, with another token. Call it by itself: its transaction makes
 -- other calls for the subscription wait.
 CREATE OR REPLACE FUNCTION outbox_next(subscription text, most int DEFAULT 100, lease interval DEFAULT NULL)
-    RETURNS TABLE (id uuid, "position" bigint, token uuid, attempt int, type text, key text, tenant text, occurred_at timestamptz, payload jsonb, metadata jsonb)
+    RETURNS TABLE (id uuid, "position" bigint, token uuid, attempt int, type text, key text, order_key bigint, tenant text, occurred_at timestamptz, payload jsonb, metadata jsonb)
     LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $fn$
 #variable_conflict use_column
 DECLARE
@@ -250,7 +250,7 @@ BEGIN
          WHERE t.name = s.name;
     END IF;
     RETURN QUERY
-        SELECT v.id, v.position, v.token, v.attempts, e.event_topic::text, e.aggregate_id::text, e.tenant_id::text, e.occurred_at, e.payload, e.metadata
+        SELECT v.id, v.position, v.token, v.attempts, e.event_topic::text, e.aggregate_id::text, v.order_key, e.tenant_id::text, e.occurred_at, e.payload, e.metadata
           FROM outbox_subscription_events v CROSS JOIN LATERAL outbox_subscription_event(v) e
          WHERE v.subscription = s.name AND v.token = mine
          ORDER BY v.position;
