@@ -125,7 +125,7 @@ func record(ctx context.Context, tx *sql.Tx, m group.Message[order]) error {
 // until waits for a condition, and fails the test if it does not come true.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(5*time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain for %s", what)
 		}
