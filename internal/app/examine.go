@@ -16,10 +16,10 @@ import (
 // Examine looks for conditions in the database and the sinks of the settings, which it connects to and leaves again.
 // It writes nothing.
 func Examine(
-	ctx context.Context, cfg config.Config, limits condition.Limits, which condition.Selection,
+	ctx context.Context, cfg config.Config, limits condition.Limits, which condition.Selection, canary condition.Canary,
 ) (condition.Report, error) {
 	p := newProcess(cfg, slog.New(slog.DiscardHandler))
-	x := condition.Examination{Config: cfg, Limits: limits,
+	x := condition.Examination{Config: cfg, Limits: limits, Canary: canary,
 		Migrations: func(ctx context.Context) ([]migration.SetStatus, error) {
 			return MigrationsOf(cfg.Database).Status(ctx)
 		}}

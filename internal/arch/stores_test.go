@@ -34,7 +34,7 @@ const logTables = "SQLite has no log tables"
 const logShared = "shared with log tables, which SQLite has not"
 
 // server is why SQLite has no such condition.
-const server = "a condition of a server, its roles and its vacuum"
+const server = "a condition of a server, its roles and its vacuum, or an audit of tables that many write into"
 
 // only are the files of one store that its twin has no use for. Whoever knows one store finds his way in the other:
 // the rest have the same names.

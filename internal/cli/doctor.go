@@ -1,13 +1,17 @@
 package cli
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/condition"
 	"github.com/outboxrelay/outbox/internal/config"
@@ -44,7 +48,7 @@ func (a *application) doctor() *cobra.Command {
 			return err
 		}
 		for {
-			report, err := app.Examine(cmd.Context(), c, condition.Usual, which)
+			report, err := app.Examine(cmd.Context(), c, condition.Usual, which, condition.Canary{})
 			if cmd.Context().Err() != nil {
 				return nil
 			}
@@ -64,6 +68,61 @@ func (a *application) doctor() *cobra.Command {
 	cmd.Flags().DurationVar(&watch, "watch", 0, "look again every so `long`, until stopped")
 	cmd.Flags().AddFlagSet(settings)
 	return cmd
+}
+
+func (a *application) verify() *cobra.Command {
+	var topic string
+	var within time.Duration
+	settings := every()
+	cmd := command("verify", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		c, err := config.Load(a.kinds, a.environ, a.global, settings)
+		if err != nil {
+			return err
+		}
+		if err := c.Check(config.Database); err != nil {
+			return err
+		}
+		var canary condition.Canary
+		if topic != "" {
+			if canary, err = a.sendCanary(cmd.Context(), c, topic); err != nil {
+				return err
+			}
+		}
+		for began := time.Now(); ; {
+			report, err := app.Examine(cmd.Context(), c, condition.Usual, condition.Selection{Audit: true}, canary)
+			lost := slices.ContainsFunc(report.Findings, func(f condition.Finding) bool { return f.ID == "OBX-052" })
+			if err == nil && lost && time.Since(began) < within {
+				time.Sleep(200 * time.Millisecond)
+				continue
+			}
+			return firstOf(err, a.printReport(c.Output, report), verdict(report))
+		}
+	})
+	cmd.Flags().StringVar(&topic, "canary", "", "`topic` of an event to write into outbox_events, which must arrive")
+	cmd.Flags().DurationVar(&within, "within", 30*time.Second, "how `long` the canary may take")
+	cmd.Flags().AddFlagSet(settings)
+	return cmd
+}
+
+// sendCanary writes an event that is to be delivered.
+func (a *application) sendCanary(ctx context.Context, c config.Config, topic string) (condition.Canary, error) {
+	var sent condition.Canary
+	err := withDatabase(ctx, c, func(db app.Database) error {
+		w, err := db.Writing(ctx, outbox.WriterConfig{Table: outbox.OutboxEvents().Table})
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		e, err := w.Prepare(ctx, outbox.Event{Topic: topic, AggregateType: "Canary", AggregateID: "outbox verify",
+			Source: "outbox verify", Payload: json.RawMessage(`{"canary":true}`)})
+		if err != nil {
+			return err
+		}
+		sent = condition.Canary{Table: outbox.OutboxEvents().Table, ID: e.ID}
+		_, err = w.Commit(ctx, []outbox.Event{e}, nil)
+		return err
+	})
+	return sent, err
 }
 
 func verdict(r condition.Report) error {

@@ -3,6 +3,9 @@ package condition
 // away is the one condition that is looked for where there is no database.
 const away = "OBX-006"
 
+// audit is the category of what outbox verify alone looks for: it reads whole tables.
+const audit Category = "audit"
+
 // Catalogue is every condition. Ids are given once; a condition that goes takes its id with it.
 var Catalogue = []Condition{
 	{
@@ -287,5 +290,49 @@ var Catalogue = []Condition{
 			"idle", Category: "consumers", Severity: Warning, check: query("condition_subscriptions"),
 		Means:  "A subscription has events that nobody asks for or acknowledges. The log keeps its rows for as long.",
 		Remedy: "start its consumer, or outbox subscriptions remove NAME if there is none any more",
+	},
+	{
+		ID: "OBX-046", Name: "order broken", Category: audit, Severity: Critical,
+		check: queryTables("condition_audit_order"),
+		Means: "An event was passed by: one behind it in its key is delivered. No relay does that; somebody has " +
+			"changed rows.",
+		Remedy: "outbox dlq audit, and the server's log, say who changed rows; outbox events skip ID gives up what " +
+			"need not arrive",
+	},
+	{
+		ID: "OBX-047", Name: "settled without outcome", Category: audit, Severity: Critical,
+		check:  queryTables("condition_audit_settled"),
+		Means:  "Rows say that they are delivered and not when, so retention and replay do not know them.",
+		Remedy: "set the column of the time of delivery by hand, after finding out who left it empty",
+	},
+	{
+		ID: "OBX-048", Name: "dead letter and row disagree", Category: audit, Severity: Critical,
+		check: queryTables("condition_audit_dead"),
+		Means: "An event is dead and nobody can find it among the letters, or a letter's event is gone and cannot " +
+			"be put back.",
+		Remedy: "UPDATE the row back to its first status, so that a relay tries it again",
+	},
+	{
+		ID: "OBX-049", Name: "owed and undelivered", Category: audit, Severity: Critical,
+		check:  queryTables("condition_audit_owed"),
+		Means:  "A sink owes an event that a relay will publish again to all sinks: one of them gets it twice.",
+		Remedy: "outbox events skip ID --to SINK gives up what the sink owes",
+	},
+	{
+		ID: "OBX-050", Name: "owed without a sink", Category: audit, Severity: Critical, check: owedToNobody,
+		Means: "A sink owes events, and the settings given have no sink of that name. A relay with them will never " +
+			"deliver those.",
+		Remedy: "give verify the relay's settings, add the sink, or outbox sinks move or forget what it owes",
+	},
+	{
+		ID: "OBX-051", Name: "lease without end", Category: audit, Severity: Critical,
+		check:  query("condition_audit_leases"),
+		Means:  "A relay's lease ends later than any relay asks for. If it dies, nobody takes over from it until then.",
+		Remedy: "delete the relay's row in outbox_relays once it has stopped",
+	},
+	{
+		ID: "OBX-052", Name: "canary lost", Category: audit, Severity: Critical, check: canary,
+		Means:  "An event that was written to try the whole way was not delivered in time, or a sink still owes it.",
+		Remedy: "outbox why ID of the event that the sentence names",
 	},
 }

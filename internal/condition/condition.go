@@ -49,7 +49,7 @@ type Category string
 
 // Categories are all, in the order in which one looks at them: what comes first is the cause of what comes behind it.
 var Categories = []Category{"settings", "host", "database", "schema", "sinks", "relays", "events", "letters",
-	"consumers"}
+	"consumers", audit}
 
 // Condition is one way in which an outbox can be unwell.
 type Condition struct {

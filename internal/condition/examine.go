@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/store/cold"
@@ -70,10 +72,18 @@ type Examination struct {
 	Now    func() time.Time
 	// File is the database's, if it is one.
 	File string
+	// Canary is an event that was written to be delivered, and when that should have happened. Zero: there is none.
+	Canary Canary
 
 	tables   func() ([]served, error)
 	troubles func() ([]operate.Trouble, error)
 	sinks    func() []connected
+}
+
+// Canary is an event of a table that tries the whole way.
+type Canary struct {
+	Table string
+	ID    uuid.UUID
 }
 
 // served is a table of the settings that the database has.
@@ -111,6 +121,7 @@ var errNothing = errors.New("there is nothing to look at")
 type Selection struct {
 	Only, Skip []string
 	Pre        bool
+	Audit      bool // what reads whole tables, and nothing else
 }
 
 // Check refuses what is neither a category nor an id.
@@ -134,13 +145,19 @@ func joined(all []Category) string {
 	return strings.Join(texts, ", ")
 }
 
+// Watched are the conditions that a relay looks for.
+func Watched() []Condition {
+	return slices.DeleteFunc(slices.Clone(Catalogue), func(c Condition) bool { return !Selection{}.has(&c) })
+}
+
 func (s Selection) has(c *Condition) bool {
 	named := func(words []string) bool {
 		return slices.ContainsFunc(words, func(w string) bool {
 			return strings.EqualFold(w, c.ID) || strings.EqualFold(w, string(c.Category))
 		})
 	}
-	return (len(s.Only) == 0 || named(s.Only)) && !named(s.Skip) && (c.Pre || !s.Pre)
+	return (len(s.Only) == 0 || named(s.Only)) && !named(s.Skip) && (c.Pre || !s.Pre) &&
+		(c.Category == audit) == s.Audit
 }
 
 // patience is how long one condition is looked for.

@@ -91,8 +91,11 @@ func TestSelection(t *testing.T) {
 
 // ruleName is the alert's name of a condition: OutboxVacuumHeldBack.
 func ruleName(c *Condition) string {
-	if c.Alert != "" {
+	switch {
+	case c.Alert != "":
 		return c.Alert
+	case c.Category == audit:
+		return "the exit code of `outbox verify`"
 	}
 	name := "Outbox"
 	for _, word := range strings.FieldsFunc(c.Name, func(r rune) bool { return !unicode.IsLetter(r) }) {
@@ -113,7 +116,8 @@ by a test on real servers, and watched by one alert. This page is made from the 
     outbox doctor --only events,OBX-009 -o json
 
 A relay looks every minute by itself: the metric ` + "`outbox_condition`" + ` counts what it has found, and
-` + "`/readyz`" + ` lists it to this machine. ` + "`critical`" + ` is wrong now, ` + "`warning`" + ` before long, ` + "`notice`" + ` is worth knowing.
+` + "`/readyz`" + ` lists it to this machine. What reads whole tables is for ` + "`outbox verify`" + ` alone, and for cron.
+` + "`critical`" + ` is wrong now, ` + "`warning`" + ` before long, ` + "`notice`" + ` is worth knowing.
 
 | id | condition | of | severity | alert |
 |---|---|---|---|---|
@@ -140,7 +144,7 @@ groups:
     rules:
 `)
 	for i := range Catalogue {
-		if c := &Catalogue[i]; c.Alert == "" {
+		if c := &Catalogue[i]; c.Alert == "" && c.Category != audit {
 			fmt.Fprintf(&b, `      - alert: %s
         expr: max by (job, id, severity) (outbox_condition{id="%s"}) > 0
         for: 2m
@@ -162,7 +166,7 @@ evaluation_interval: 1m
 tests:
 `)
 	for i := range Catalogue {
-		if c := &Catalogue[i]; c.Alert == "" {
+		if c := &Catalogue[i]; c.Alert == "" && c.Category != audit {
 			fmt.Fprintf(&b, `  - interval: 1m
     input_series:
       - series: outbox_condition{job="shop", instance="a", id="%[1]s", severity="%[2]s"}

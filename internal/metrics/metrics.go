@@ -96,9 +96,7 @@ func New() *Metrics {
 		"table", "sink")
 	gauge(&m.conditions, "condition", "How many findings of a condition the last look of the relay had, 0 without one; "+
 		"outbox doctor says what they are.", "id", "severity")
-	for _, c := range condition.Catalogue {
-		m.conditions.WithLabelValues(c.ID, c.Severity.String())
-	}
+	m.ObserveConditions(condition.Report{})
 	m.retention = newRetentionMetrics(m.Registry)
 	return m
 }
@@ -173,7 +171,7 @@ func (m *Metrics) ObserveConditions(r condition.Report) {
 	for _, f := range r.Findings {
 		found[f.ID]++
 	}
-	for _, c := range condition.Catalogue {
+	for _, c := range condition.Watched() {
 		m.conditions.WithLabelValues(c.ID, c.Severity.String()).Set(found[c.ID])
 	}
 }

@@ -83,7 +83,7 @@ type received struct {
 }
 
 // patience is what a busy machine never takes.
-const patience = 5 * time.Minute
+const patience = 2 * time.Minute
 
 // receiver is a server that notes its requests and answers as it is told.
 type receiver struct {

@@ -33,6 +33,7 @@ type patient struct {
 	environ   []string
 	limits    condition.Limits
 	asking    string // the condition that is asked for
+	canary    condition.Canary
 	elsewhere string // the other machine that the database is on, as no server of the tests can be
 }
 
@@ -139,7 +140,7 @@ func (p *patient) examine() condition.Report {
 	p.Helper()
 	ctx, cancel := context.WithTimeout(p.Context(), testenv.Patience)
 	defer cancel()
-	which := condition.Selection{Only: []string{p.asking}}
+	which := condition.Selection{Only: []string{p.asking}, Audit: p.asking >= "OBX-046"}
 	if p.elsewhere != "" {
 		db, err := app.OpenDatabase(ctx, p.url)
 		must(p.T, err)
@@ -147,7 +148,7 @@ func (p *patient) examine() condition.Report {
 		x := condition.Examination{Config: p.settings(), DB: elsewhere{db, p.elsewhere}, Limits: p.limits}
 		return x.Examine(ctx, which)
 	}
-	report, err := app.Examine(ctx, p.settings(), p.limits, which)
+	report, err := app.Examine(ctx, p.settings(), p.limits, which, p.canary)
 	must(p.T, err)
 	for _, u := range report.Unseen {
 		p.Errorf("%s was not seen: %s", u.ID, u.Why)

@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -290,6 +291,39 @@ var provoked = map[string]provocation{
 		time.Sleep(10 * time.Millisecond) // becomes older than the limit
 		return "subscription billing has had events to fetch or acknowledge since", p.cured("DELETE FROM "+
 			"outbox_subscriptions", "TRUNCATE outbox_log")
+	},
+	"OBX-046": func(p *patient) (string, func()) {
+		p.exec(event("status", "'NEW'"), event("status, processed_at", "'SENT', now()"))
+		return "which is behind it in its key, is delivered", p.cured(noEvents)
+	},
+	"OBX-047": func(p *patient) (string, func()) {
+		p.exec(event("status, next_retry_at", "'SENT', now()"))
+		return "1 rows of outbox_events are delivered without a time", p.cured(noEvents)
+	},
+	"OBX-048": func(p *patient) (string, func()) {
+		p.exec(event("status", "'DEAD'"), "INSERT INTO job_dlq (source, original_job_id, app_id, type, payload, "+
+			"error_reason, attempts, error_history, outbox_table) SELECT 'event', gen_random_uuid(), id, 't', '{}', "+
+			"'DeliveryFailed', 1, '[]', 'outbox_events' FROM apps LIMIT 1")
+		p.says("OBX-048", "which is not in outbox_events any more")
+		return "is dead and has no letter", p.cured(noEvents, noLetters)
+	},
+	"OBX-049": func(p *patient) (string, func()) {
+		p.exec(event("status", "'NEW'"), debt, "UPDATE outbox_deliveries SET event_id = (SELECT id FROM outbox_events)")
+		return "audit owes event", p.cured(noDebts, noEvents)
+	},
+	"OBX-050": func(p *patient) (string, func()) {
+		p.exec(debt)
+		return "audit is owed 1 event of outbox_events, and these settings have no such sink", p.cured(noDebts)
+	},
+	"OBX-051": func(p *patient) (string, func()) {
+		p.exec(strings.Replace(livingRow, "now() + interval '1 hour'", "'2999-01-01'", 1))
+		return "the lease of relay somewhere on outbox_events ends at 2999-01-01", p.remedied("OBX-051")
+	},
+	"OBX-052": func(p *patient) (string, func()) {
+		p.exec(event("status", "'NEW'"))
+		p.canary.Table = "outbox_events"
+		must(p.T, p.pool.QueryRow(p.Context(), "SELECT id FROM outbox_events").Scan(&p.canary.ID))
+		return "is NEW in outbox_events", func() { stop := p.relay(); p.eventuallyWell(); stop(); p.exec(noEvents) }
 	},
 }
 
