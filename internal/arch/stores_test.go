@@ -85,6 +85,9 @@ var only = map[string]map[string]string{
 	},
 	coldPostgres: {
 		"sql/tenant.sql": "row-level security", "sql/bus_tenant.sql": "the same", "sql/log_lanes.sql": logTables,
+		"sql/condition_audit_dead.sql": server, "sql/condition_audit_leases.sql": server,
+		"sql/condition_audit_order.sql": server, "sql/condition_audit_owed.sql": server,
+		"sql/condition_audit_settled.sql":     server,
 		"sql/condition_autovacuum.sql":        server,
 		"sql/condition_clocks.sql":            server,
 		"sql/condition_connections.sql":       server,
