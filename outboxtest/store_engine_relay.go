@@ -158,7 +158,7 @@ func (p *process) Leave(ctx context.Context, owner uuid.UUID) error {
 func start(t *testing.T, store outbox.Store, sink outbox.Sink, cfg relay.Config) (stop func()) {
 	t.Helper()
 	cfg.Logger = slog.New(slog.DiscardHandler)
-	cfg.PollMin, cfg.PollMax, cfg.DrainTimeout = time.Millisecond, 20*time.Millisecond, time.Second
+	cfg.PollMin, cfg.PollMax, cfg.DrainTimeout = time.Millisecond, 20*time.Millisecond, 5*time.Second
 	if len(cfg.Tables) == 0 {
 		cfg.Tables = []relay.Table{{Layout: outbox.OutboxEvents()}}
 	}

@@ -40,6 +40,7 @@ func (a *application) doctor() *cobra.Command {
 		if watch != 0 && watch < time.Second {
 			return usagef("--watch is %s, want at least 1s", watch)
 		}
+		// Not a.settings, which warns of what are conditions here.
 		c, err := config.Load(a.kinds, a.environ, a.global, settings)
 		if err != nil {
 			return err
@@ -75,11 +76,8 @@ func (a *application) verify() *cobra.Command {
 	var within time.Duration
 	settings := every()
 	cmd := command("verify", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
-		c, err := config.Load(a.kinds, a.environ, a.global, settings)
+		c, err := a.settings(config.Database, settings)
 		if err != nil {
-			return err
-		}
-		if err := c.Check(config.Database); err != nil {
 			return err
 		}
 		var canary condition.Canary
@@ -170,11 +168,8 @@ func (a *application) why() *cobra.Command {
 	var table, tenant string
 	settings := every()
 	cmd := command("why", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
-		c, err := config.Load(a.kinds, a.environ, a.global, settings)
+		c, err := a.settings(config.Database, settings)
 		if err != nil {
-			return err
-		}
-		if err := c.Check(config.Database); err != nil {
 			return err
 		}
 		if table != "" {

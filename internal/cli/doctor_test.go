@@ -27,6 +27,22 @@ func testDoctor(t *testing.T, e env) {
 	e.says(2, "doctor now", "unknown command")
 }
 
+// A canary goes the whole way, or verify says where it is; what no relay leaves behind is found.
+func TestVerify(t *testing.T) { onStores(t, testVerify) }
+
+func testVerify(t *testing.T, e env) {
+	e.redis = testenv.RedisServer(t).URL()
+	e.says(4, "verify --canary outbox.canary --within 1ms", "critical  OBX-052  the canary, event ", "is NEW in outbox_events")
+	relay := e.start("relay", "--table", "outbox_events")
+	relay.await(relay.err, "lanes held")
+	e.says(0, "verify --canary outbox.canary --within 5m", "all is well")
+	if e.onFile() {
+		return // the other audits are of a server's tables
+	}
+	exec1(e, "UPDATE outbox_events SET processed_at = NULL")
+	e.says(4, "verify -o json", `"id": "OBX-047"`, `"worst": "critical"`)
+}
+
 // What explains an event names what it waits for, and what an operator can do.
 func TestWhy(t *testing.T) { onStores(t, testWhy) }
 

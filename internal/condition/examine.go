@@ -61,7 +61,6 @@ var Usual = Limits{
 // Examination is what is looked at. The zero value of what may be left out has nothing to look at.
 type Examination struct {
 	Config config.Config
-	Needs  config.Need
 	DB     Database // nil: DBErr says why
 	DBErr  error
 	// Migrations says where the database stands with its sets. May be nil.
