@@ -16,22 +16,22 @@ var Catalogue = []Condition{
 			"what is in effect",
 	},
 	{
-		ID: "OBX-002", Name: "duplicate window " +
-			"short", Category: "settings", Severity: Warning, Pre: true, check: windowShort,
+		ID: "OBX-002", Name: "duplicate window short", Category: "settings",
+		Severity: Warning, Pre: true, check: windowShort,
 		Means: "After the death of a relay a copy of what it had published can come later than sinks remember ids. " +
 			"The copy is delivered.",
 		Remedy: "raise --dedup-window to what the sentence says, or shorten --lease-ttl",
 	},
 	{
-		ID: "OBX-003", Name: "routes that cannot be " +
-			"meant", Category: "settings", Severity: Warning, Pre: true, check: routesOdd,
+		ID: "OBX-003", Name: "routes that cannot be meant", Category: "settings",
+		Severity: Warning, Pre: true, check: routesOdd,
 		Means: "A route is behind another that takes all that it would, has a wildcard of a broker, or some events " +
 			"of a table have none and become dead letters.",
 		Remedy: "correct the routes: outbox route test --topic TOPIC says where an event goes",
 	},
 	{
-		ID: "OBX-004", Name: "settings readable by " +
-			"others", Category: "settings", Severity: Warning, Pre: true, check: fileReadable,
+		ID: "OBX-004", Name: "settings readable by others", Category: "settings",
+		Severity: Warning, Pre: true, check: fileReadable,
 		Means: "The file of the settings, or the database's, is readable by other users of this machine. " +
 			"Passwords, tokens' hashes and payloads are in it.",
 		Remedy: "chmod 600 the file, and a database's -wal and -shm too",
@@ -57,15 +57,15 @@ var Catalogue = []Condition{
 		Remedy: "connect to the primary, or ALTER ROLE, DATABASE or SYSTEM RESET default_transaction_read_only",
 	},
 	{
-		ID: "OBX-008", Name: "connections run " +
-			"out", Category: "database", Severity: Critical, Pre: true, check: query("condition_connections"),
+		ID: "OBX-008", Name: "connections run out", Category: "database",
+		Severity: Critical, Pre: true, check: query("condition_connections"),
 		Means: "A relay that restarts, and every application, needs a connection that the server will refuse.",
 		Remedy: "raise max_connections or the limit of the role or database, close what is idle, or put a pooler in " +
 			"between",
 	},
 	{
-		ID: "OBX-009", Name: "vacuum held " +
-			"back", Category: "database", Severity: Critical, Pre: true, check: query("condition_vacuum_held"),
+		ID: "OBX-009", Name: "vacuum held back", Category: "database",
+		Severity: Critical, Pre: true, check: query("condition_vacuum_held"),
 		Means: "An old snapshot keeps vacuum from removing row versions that nobody needs any more. Claims read " +
 			"through them and become slower by the hour.",
 		Remedy: "end the transaction that the sentence names",
@@ -90,8 +90,8 @@ var Catalogue = []Condition{
 		Remedy: "run a time service (chrony, systemd-timesyncd) on both machines",
 	},
 	{
-		ID: "OBX-013", Name: "database without " +
-			"TLS", Category: "database", Severity: Warning, Pre: true, check: plaintext,
+		ID: "OBX-013", Name: "database without TLS", Category: "database",
+		Severity: Warning, Pre: true, check: plaintext,
 		Means:  "Passwords, tokens' hashes and payloads cross the network for whoever is on the way.",
 		Remedy: "put sslmode=verify-full and sslrootcert=FILE into the database's URL",
 	},
@@ -103,8 +103,8 @@ var Catalogue = []Condition{
 			"figures",
 	},
 	{
-		ID: "OBX-015", Name: "role may do " +
-			"everything", Category: "database", Severity: Notice, Pre: true, check: query("condition_superuser"),
+		ID: "OBX-015", Name: "role may do everything", Category: "database",
+		Severity: Notice, Pre: true, check: query("condition_superuser"),
 		Means: "A superuser, and a role with BYPASSRLS, sees all tenants and may drop what it serves. A mistake of " +
 			"a relay's host is a mistake of the database's.",
 		Remedy: "make the roles with outbox migrate roles, and give the relay a login that has outbox_relay",
@@ -152,14 +152,14 @@ var Catalogue = []Condition{
 		Remedy: "DROP INDEX CONCURRENTLY, then make it again",
 	},
 	{
-		ID: "OBX-023", Name: "sink unreachable from " +
-			"here", Category: "sinks", Severity: Critical, Pre: true, check: sinkUnreachable,
+		ID: "OBX-023", Name: "sink unreachable from here", Category: "sinks",
+		Severity: Critical, Pre: true, check: sinkUnreachable,
 		Means:  "This process cannot connect to a sink of the settings. Whether relays elsewhere can, OBX-027 tells.",
 		Remedy: "start the server, open the way to it, or correct the URL in --sink",
 	},
 	{
-		ID: "OBX-024", Name: "sink loses what it " +
-			"takes", Category: "sinks", Severity: Warning, Pre: true, check: sinkWeak,
+		ID: "OBX-024", Name: "sink loses what it takes", Category: "sinks",
+		Severity: Warning, Pre: true, check: sinkWeak,
 		Means:  "A server answers, and its set-up may lose messages it has confirmed, or what it remembers of ids.",
 		Remedy: "change the server's setting that the sentence names",
 	},
@@ -169,8 +169,8 @@ var Catalogue = []Condition{
 		Remedy: "make the sink's URL one with TLS",
 	},
 	{
-		ID: "OBX-026", Name: "certificate " +
-			"ends", Category: "sinks", Severity: Critical, Pre: true, check: certificateEnds,
+		ID: "OBX-026", Name: "certificate ends", Category: "sinks",
+		Severity: Critical, Pre: true, check: certificateEnds,
 		Means:  "When the certificate of the database or of a sink has ended, no relay can connect to it any more.",
 		Remedy: "renew the server's certificate",
 	},
@@ -201,8 +201,8 @@ var Catalogue = []Condition{
 		Alert:  "OutboxNoRelay",
 	},
 	{
-		ID: "OBX-031", Name: "lanes held by " +
-			"nobody", Category: "relays", Severity: Critical, check: ofTables(lanesUnheld),
+		ID: "OBX-031", Name: "lanes held by nobody", Category: "relays",
+		Severity: Critical, check: ofTables(lanesUnheld),
 		Means: "Relays are alive and some lanes are nobody's, so the keys of those wait. After a relay's death " +
 			"that lasts as long as its lease.",
 		Remedy: "wait for the lease to end; if it lasts, read the relays' logs and look whether somebody holds rows " +
@@ -268,8 +268,8 @@ var Catalogue = []Condition{
 		Alert:  "OutboxDead",
 	},
 	{
-		ID: "OBX-042", Name: "dead letters " +
-			"forgotten", Category: "letters", Severity: Warning, check: query("condition_letters_forgotten"),
+		ID: "OBX-042", Name: "dead letters forgotten", Category: "letters",
+		Severity: Warning, check: query("condition_letters_forgotten"),
 		Means:  "A dead letter has been pending for longer than a day: nobody looks.",
 		Remedy: "outbox dlq list --pending shows them; outbox dlq replay or discard ends them",
 	},
@@ -280,14 +280,14 @@ var Catalogue = []Condition{
 		Remedy: "set --retention for the table, or --settle TABLE=delete",
 	},
 	{
-		ID: "OBX-044", Name: "retention stands " +
-			"still", Category: "letters", Severity: Warning, check: query("condition_retention"),
+		ID: "OBX-044", Name: "retention stands still", Category: "letters",
+		Severity: Warning, check: query("condition_retention"),
 		Means:  "Old rows have not been removed for more than a day although a relay did so before.",
 		Remedy: "look for retention in the relay's log; outbox purge does by hand what it would",
 	},
 	{
-		ID: "OBX-045", Name: "subscription " +
-			"idle", Category: "consumers", Severity: Warning, check: query("condition_subscriptions"),
+		ID: "OBX-045", Name: "subscription idle", Category: "consumers",
+		Severity: Warning, check: query("condition_subscriptions"),
 		Means:  "A subscription has events that nobody asks for or acknowledges. The log keeps its rows for as long.",
 		Remedy: "start its consumer, or outbox subscriptions remove NAME if there is none any more",
 	},

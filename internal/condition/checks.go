@@ -74,8 +74,8 @@ func migrations(ctx context.Context, x *Examination) (found []Finding, err error
 	for _, s := range sets {
 		switch {
 		case s.Dirty:
-			found = append(found, at(s.Set, "the migrations of %s have stopped half way, at version "+
-				"%d", s.Set, s.Current)...)
+			found = append(found, at(s.Set, "the migrations of %s have stopped half way, at version %d",
+				s.Set, s.Current)...)
 		case len(s.Pending) > 0:
 			found = append(found, at(s.Set, "set %s is at version %d of %d", s.Set, s.Current, s.Latest)...)
 		}
@@ -187,8 +187,8 @@ func lanesUnheld(x *Examination, t *served) []Finding {
 	if !settled || unheld == 0 {
 		return nil
 	}
-	return at(t.Name(), "%d of %d lanes of %s are held by no relay; relays alive: %d; events that wait there: "+
-		"%d", unheld,
+	return at(t.Name(), "%d of %d lanes of %s are held by no relay; relays alive: %d; events that wait there: %d",
+		unheld,
 		outbox.LaneCount, t.Name(), alive(t.lanes.Relays), waiting)
 }
 
@@ -204,12 +204,12 @@ func laneSuspect(_ *Examination, t *served) (found []Finding) {
 		switch {
 		case !l.Suspect:
 		case l.TrialEvent != nil:
-			found = append(found, at(t.Name(), "%d relays died at lane %d of %s; event %s is tried "+
-				"alone", l.Crashes, l.Lane,
+			found = append(found, at(t.Name(), "%d relays died at lane %d of %s; event %s is tried alone",
+				l.Crashes, l.Lane,
 				t.Name(), l.TrialEvent)...)
 		default:
-			found = append(found, at(t.Name(), "%d relays died at lane %d of %s; its events are tried %d at a "+
-				"time", l.Crashes,
+			found = append(found, at(t.Name(), "%d relays died at lane %d of %s; its events are tried %d at a time",
+				l.Crashes,
 				l.Lane, t.Name(), max(l.TrialSize, 1))...)
 		}
 	}

@@ -116,7 +116,7 @@ by a test on real servers, and watched by one alert. This page is made from the 
     outbox doctor --only events,OBX-009 -o json
 
 A relay looks every minute by itself: the metric ` + "`outbox_condition`" + ` counts what it has found, and
-` + "`/readyz`" + ` lists it to this machine. What reads whole tables is for ` + "`outbox verify`" + ` alone, and for cron.
+` + "`/readyz`" + ` lists it to this machine. What reads whole tables is for ` + "`outbox verify`" + ` alone.
 ` + "`critical`" + ` is wrong now, ` + "`warning`" + ` before long, ` + "`notice`" + ` is worth knowing.
 
 | id | condition | of | severity | alert |

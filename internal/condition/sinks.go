@@ -62,8 +62,8 @@ func sinkPlaintext(_ context.Context, x *Examination) (found []Finding, err erro
 		}
 		if hosts := s.Driver.Plaintext(s.URL); len(hosts) > 0 {
 			found = append(found, Finding{About: s.Name, Remedy: "make the URL one with TLS: " + s.Driver.Example,
-				Says: fmt.Sprintf("%s is on another machine (%s) and connections to it have no "+
-					"TLS", s, strings.Join(hosts, ", "))})
+				Says: fmt.Sprintf("%s is on another machine (%s) and connections to it have no TLS",
+					s, strings.Join(hosts, ", "))})
 		}
 	}
 	return found, nil
@@ -162,8 +162,8 @@ func sinkOwes(ctx context.Context, x *Examination) (found []Finding, err error) 
 		age := time.Duration(*d.Oldest * float64(time.Second))
 		found = append(found, Finding{About: d.Sink, Says: fmt.Sprintf("%s has %s of %s still to take, the oldest "+
 			"for %s", d.Sink,
-			many(d.Owed, "event"), d.Table, lasting(age)), Remedy: fmt.Sprintf("outbox events --table %s --to "+
-			"%s", d.Table, d.Sink)})
+			many(d.Owed, "event"), d.Table, lasting(age)), Remedy: fmt.Sprintf("outbox events --table %s --to %s",
+			d.Table, d.Sink)})
 	}
 	return found, err
 }

@@ -105,15 +105,15 @@ func (x *Examination) waits(ctx context.Context, e *Explanation, t *served) erro
 		e.say("it has failed %s, last with: %s", times(e.Event.Attempts), text(e.Event.LastError))
 	}
 	if by := e.Event.WaitsBehind; by != nil {
-		e.say("it waits behind event %s of its key, which is tried %s: outbox why "+
-			"%s", by, x.soon(e.Event.NextRetryAt), by)
+		e.say("it waits behind event %s of its key, which is tried %s: outbox why %s",
+			by, x.soon(e.Event.NextRetryAt), by)
 	} else if e.Event.NextRetryAt != nil && e.Event.NextRetryAt.After(x.Now()) {
 		e.say("it is tried %s; outbox events retry %s tries it now", x.soon(e.Event.NextRetryAt), e.Event.ID)
 	}
 	if err := x.pausesOf(ctx, e, t); err != nil {
 		return err
 	}
-	x.laneOf(e, t)
+	free := x.laneOf(e, t) && len(e.Says) == began+1
 	all, err := x.troubles()
 	if err != nil {
 		return err
@@ -121,11 +121,12 @@ func (x *Examination) waits(ctx context.Context, e *Explanation, t *served) erro
 	for _, trouble := range all {
 		if trouble.Concerns(t.lanes.Table) {
 			for _, reason := range trouble.Reasons() {
+				free = false
 				e.say("%s is in the way: %s", reason, since(trouble))
 			}
 		}
 	}
-	if len(e.Says) == began+1 { // its relay
+	if free {
 		e.say("nothing is in its way: it goes out with one of the next batches")
 	}
 	return nil
@@ -178,8 +179,8 @@ func (x *Examination) pausesOf(ctx context.Context, e *Explanation, t *served) e
 	return nil
 }
 
-// laneOf says which relay it is that would deliver it.
-func (x *Examination) laneOf(e *Explanation, t *served) {
+// laneOf says which relay it is that would deliver it, and whether there is one.
+func (x *Examination) laneOf(e *Explanation, t *served) (served bool) {
 	lane := t.lanes.Lanes[e.Event.Lane]
 	switch {
 	case alive(t.lanes.Relays) == 0:
@@ -194,6 +195,7 @@ func (x *Examination) laneOf(e *Explanation, t *served) {
 	if lane.Suspect {
 		e.say("relays died at that lane, so its events are tried in small batches")
 	}
+	return lane.State == "held" && lane.Name != nil
 }
 
 // goes says where it goes by the settings given, and which route says so.
@@ -231,11 +233,11 @@ func (x *Examination) goes(e *Explanation, t *served) error {
 		case "delivered":
 			e.say("%s took %s at a later attempt", d.Sink, d.Destination)
 		case "dead":
-			e.say("%s never took %s, after %s: "+
-				"%s", d.Sink, d.Destination, many(d.Attempts, "failure"), text(d.LastError))
+			e.say("%s never took %s, after %s: %s",
+				d.Sink, d.Destination, many(d.Attempts, "failure"), text(d.LastError))
 		default:
-			e.say("%s has not taken %s yet, after %s: "+
-				"%s", d.Sink, d.Destination, many(d.Attempts, "failure"), text(d.LastError))
+			e.say("%s has not taken %s yet, after %s: %s",
+				d.Sink, d.Destination, many(d.Attempts, "failure"), text(d.LastError))
 		}
 	}
 	return nil
@@ -288,8 +290,8 @@ func (x *Examination) died(ctx context.Context, e *Explanation, t *served) error
 		if l.OriginalID != e.Event.ID {
 			continue
 		}
-		e.say("it became dead letter %s at %s (%s, %s): "+
-			"%s", l.ID, stamp(l.At), l.Reason, many(l.Attempts, "failure"), l.LastError)
+		e.say("it became dead letter %s at %s (%s, %s): %s",
+			l.ID, stamp(l.At), l.Reason, many(l.Attempts, "failure"), l.LastError)
 		switch {
 		case l.ReplayedAt != nil:
 			e.say("that letter was replayed at %s", stamp(*l.ReplayedAt))
