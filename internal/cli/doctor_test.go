@@ -33,7 +33,8 @@ func TestVerify(t *testing.T) { onStores(t, testVerify) }
 
 func testVerify(t *testing.T, e env) {
 	e.redis = testenv.RedisServer(t).URL()
-	e.says(4, "verify --canary outbox.canary --within 1ms", "critical  OBX-052  the canary, event ", "is NEW in outbox_events")
+	e.says(4, "verify --canary outbox.canary --within 1ms", "critical  OBX-052  the canary, event ",
+		"is NEW in outbox_events")
 	relay := e.start("relay", "--table", "outbox_events")
 	relay.await(relay.err, "lanes held")
 	e.says(0, "verify --canary outbox.canary --within 5m", "all is well")
