@@ -122,7 +122,7 @@ func (x *Examination) waits(ctx context.Context, e *Explanation, t *served) erro
 		if trouble.Concerns(t.lanes.Table) {
 			for _, reason := range trouble.Reasons() {
 				free = false
-				e.say("%s is in the way: %s", reason, since(trouble))
+				e.say("in its way, %s: %s", since(trouble), reason)
 			}
 		}
 	}
