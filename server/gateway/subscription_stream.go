@@ -147,7 +147,7 @@ func (g *giving) wait(ctx context.Context) error {
 	waiting, cancel := context.WithTimeout(ctx, lookAgain)
 	if g.left < g.most {
 		cancel()
-		waiting, cancel = context.WithDeadline(ctx, g.beat.Add(g.connection.cfg.Heartbeat))
+		waiting, cancel = context.WithDeadline(ctx, g.beat.Add(g.cfg.Heartbeat))
 	}
 	defer cancel()
 	if g.left >= g.most {
@@ -155,7 +155,7 @@ func (g *giving) wait(ctx context.Context) error {
 	} else if !g.waiter.Wait(waiting, g.of) && waiting.Err() == nil {
 		return errDrained
 	}
-	if time.Since(g.beat) < g.connection.cfg.Heartbeat {
+	if time.Since(g.beat) < g.cfg.Heartbeat {
 		return nil
 	}
 	g.beat = time.Now()

@@ -227,7 +227,7 @@ func (a *webAPI) given(path string) func() *subscription.Given {
 	a.t.Helper()
 	request := must(http.NewRequestWithContext(a.t.Context(), http.MethodGet, a.url+path, nil))(a.t)
 	request.Header.Set("Authorization", "Bearer "+a.token)
-	answer := must(http.DefaultClient.Do(request))(a.t)
+	answer := must(http.DefaultClient.Do(request))(a.t) //nolint:bodyclose // it is, when the test ends
 	a.t.Cleanup(func() { _ = answer.Body.Close() })
 	if answer.StatusCode != http.StatusOK {
 		a.t.Fatalf("the stream is answered %s", answer.Status)

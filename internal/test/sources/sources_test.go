@@ -214,8 +214,8 @@ func (s *storm) strikes() {
 			s.start("source", i)
 		}
 	})
-	if s.broker.kill != nil {
-		s.strike("broker", func() { must(s.T, errors.Join(s.broker.kill(), s.restart())) })
+	if s.kill != nil {
+		s.strike("broker", func() { must(s.T, errors.Join(s.kill(), s.restart())) })
 	}
 	if s.database != nil {
 		s.strike("database", func() {
