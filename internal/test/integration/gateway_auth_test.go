@@ -265,7 +265,7 @@ func TestGatewayWhenTheDatabaseIsDown(t *testing.T) {
 // Nothing takes longer than Config.Timeout: a lock that is held, a client that does not send what it has announced.
 func TestGatewayIsNotKeptWaiting(t *testing.T) {
 	t.Parallel()
-	a := newAPI(t, func(c *gateway.Config) { c.Timeout = 500 * time.Millisecond })
+	a := newAPI(t, func(c *gateway.Config) { c.Timeout = 3 * time.Second }) // enough for a machine that is busy
 	path := a.newRun(true)
 	tx := must(a.pool.Begin(t.Context()))(t)
 	if _, err := tx.Exec(t.Context(), "SELECT FROM crawl_runs FOR UPDATE"); err != nil {
