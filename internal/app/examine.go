@@ -19,11 +19,8 @@ func Examine(
 	ctx context.Context, cfg config.Config, limits condition.Limits, which condition.Selection, canary condition.Canary,
 ) (condition.Report, error) {
 	p := newProcess(cfg, slog.New(slog.DiscardHandler))
-	x := condition.Examination{Config: cfg, Limits: limits, Canary: canary,
-		Migrations: func(ctx context.Context) ([]migration.SetStatus, error) {
-			return MigrationsOf(cfg.Database).Status(ctx)
-		}}
-	x.File, _ = FileOf(cfg.Database)
+	x := examination(cfg, nil)
+	x.Limits, x.Canary = limits, canary
 	if db, err := openNow(ctx, cfg.Database, use{name: "outbox doctor", conns: 2}); err != nil {
 		x.DBErr = err
 	} else {
@@ -40,6 +37,16 @@ func Examine(
 	return report, errors.Join(ctx.Err(), all.close())
 }
 
+// examination is that of a database, which may be nil, by the usual limits and without sinks.
+func examination(cfg config.Config, db condition.Database) condition.Examination {
+	x := condition.Examination{Config: cfg, DB: db, Limits: condition.Usual,
+		Migrations: func(ctx context.Context) ([]migration.SetStatus, error) {
+			return MigrationsOf(cfg.Database).Status(ctx)
+		}}
+	x.File, _ = FileOf(cfg.Database)
+	return x
+}
+
 // Why explains where an event is: in the named table, or "" for any that the settings know.
 func Why(ctx context.Context, cfg config.Config, table, tenant, id string) (condition.Explanation, error) {
 	db, err := openNow(ctx, cfg.Database, use{name: "outbox why", conns: 2})
@@ -47,7 +54,7 @@ func Why(ctx context.Context, cfg config.Config, table, tenant, id string) (cond
 		return condition.Explanation{}, err
 	}
 	defer db.Close()
-	x := condition.Examination{Config: cfg, DB: db, Limits: condition.Usual}
+	x := examination(cfg, db)
 	return x.Why(ctx, table, tenant, id)
 }
 
@@ -57,12 +64,8 @@ const examineEvery = time.Minute
 // examine looks for conditions until ctx ends, for the metric and for /readyz. The sinks are those that the relay has
 // open.
 func (r *relayPart) examine(ctx context.Context, db Database) {
-	x := condition.Examination{Config: r.cfg, DB: db, Limits: condition.Usual}
-	x.File, _ = FileOf(r.cfg.Database)
+	x := examination(r.cfg, db)
 	x.Sink = func(_ context.Context, s config.Sink) (outbox.Sink, error) { return r.outlets[s.Name].opened() }
-	x.Migrations = func(ctx context.Context) ([]migration.SetStatus, error) {
-		return MigrationsOf(r.cfg.Database).Status(ctx)
-	}
 	every(ctx, examineEvery, func() {
 		report := x.Examine(ctx, condition.Selection{})
 		if ctx.Err() == nil {

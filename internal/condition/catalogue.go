@@ -3,6 +3,9 @@ package condition
 // away is the one condition that is looked for where there is no database.
 const away = "OBX-006"
 
+// CanaryLost is the condition of a canary that has not arrived.
+const CanaryLost = "OBX-052"
+
 // audit is the category of what outbox verify alone looks for: it reads whole tables.
 const audit Category = "audit"
 
@@ -331,7 +334,7 @@ var Catalogue = []Condition{
 		Remedy: "delete the relay's row in outbox_relays once it has stopped",
 	},
 	{
-		ID: "OBX-052", Name: "canary lost", Category: audit, Severity: Critical, check: canary,
+		ID: CanaryLost, Name: "canary lost", Category: audit, Severity: Critical, check: canary,
 		Means:  "An event that was written to try the whole way was not delivered in time, or a sink still owes it.",
 		Remedy: "outbox why ID of the event that the sentence names",
 	},

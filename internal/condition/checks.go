@@ -93,18 +93,17 @@ func hidden(err error) bool    { return errors.Is(err, outbox.ErrRowsHidden) }
 
 // opening looks which tables a relay could not open, for one reason.
 func opening(because func(error) bool) check {
-	return func(ctx context.Context, x *Examination) (found []Finding, err error) {
-		tables, err := x.Config.Tables()
+	return func(_ context.Context, x *Examination) (found []Finding, err error) {
+		tables, err := x.opened()
 		for _, t := range tables {
-			_, failed := x.DB.OpenTable(ctx, t.Layout)
-			missing, schema := errors.AsType[*outbox.SchemaError](failed)
+			missing, schema := errors.AsType[*outbox.SchemaError](t.err)
 			absent := schema && len(missing.Missing) == 0 && missing.Table == t.Name() && !t.Required
 			switch {
-			case failed == nil, absent:
-			case because(failed):
-				found = append(found, at(t.Name(), "%v", failed)...)
-			case !unfit(failed) && !forbidden(failed) && !hidden(failed):
-				err = failed
+			case t.err == nil, absent:
+			case because(t.err):
+				found = append(found, at(t.Name(), "%v", t.err)...)
+			case !unfit(t.err) && !forbidden(t.err) && !hidden(t.err):
+				err = t.err
 			}
 		}
 		return found, err
@@ -188,8 +187,7 @@ func lanesUnheld(x *Examination, t *served) []Finding {
 		return nil
 	}
 	return at(t.Name(), "%d of %d lanes of %s are held by no relay; relays alive: %d; events that wait there: %d",
-		unheld,
-		outbox.LaneCount, t.Name(), alive(t.lanes.Relays), waiting)
+		unheld, outbox.LaneCount, t.Name(), alive(t.lanes.Relays), waiting)
 }
 
 func relayAlone(_ *Examination, t *served) []Finding {
@@ -205,12 +203,10 @@ func laneSuspect(_ *Examination, t *served) (found []Finding) {
 		case !l.Suspect:
 		case l.TrialEvent != nil:
 			found = append(found, at(t.Name(), "%d relays died at lane %d of %s; event %s is tried alone",
-				l.Crashes, l.Lane,
-				t.Name(), l.TrialEvent)...)
+				l.Crashes, l.Lane, t.Name(), l.TrialEvent)...)
 		default:
 			found = append(found, at(t.Name(), "%d relays died at lane %d of %s; its events are tried %d at a time",
-				l.Crashes,
-				l.Lane, t.Name(), max(l.TrialSize, 1))...)
+				l.Crashes, l.Lane, t.Name(), max(l.TrialSize, 1))...)
 		}
 	}
 	return found

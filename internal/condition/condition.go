@@ -107,14 +107,3 @@ type Report struct {
 	Unseen   []Unseen  `json:"unseen"`
 	Asked    int       `json:"asked"` // conditions that were looked for
 }
-
-// Sentence is the report in one line: the worst finding, and how many others there are.
-func (r *Report) Sentence() string {
-	switch len(r.Findings) {
-	case 0:
-		return "all is well"
-	case 1:
-		return r.Findings[0].Says
-	}
-	return fmt.Sprintf("%s (and %d more)", r.Findings[0].Says, len(r.Findings)-1)
-}

@@ -71,12 +71,13 @@ type Examination struct {
 	Now    func() time.Time
 	// File is the database's, if it is one.
 	File string
-	// Canary is an event that was written to be delivered, and when that should have happened. Zero: there is none.
+	// Canary is an event that was written to be delivered. Zero: there is none.
 	Canary Canary
 
 	tables   func() ([]served, error)
 	troubles func() ([]operate.Trouble, error)
 	sinks    func() []connected
+	opened   func() ([]opened, error)
 }
 
 // Canary is an event of a table that tries the whole way.
@@ -107,6 +108,12 @@ type connected struct {
 	config.Sink
 	sink outbox.Sink
 	err  error
+}
+
+// opened is a table of the settings, and why a relay could not open it.
+type opened struct {
+	config.Table
+	err error
 }
 
 // check looks for a condition. It is called while no other check is.
@@ -197,7 +204,7 @@ func (x *Examination) look(ctx context.Context, c *Condition) ([]Finding, error)
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if x.DB == nil && c.Category != "settings" && c.Category != "host" && c.Category != "sinks" && c.ID != away {
-		return nil, errNothing // OBX-001 has said why
+		return nil, errNothing // OBX-006 has said why
 	}
 	found, err := c.check(ctx, x)
 	var missing interface{ SQLState() string }
@@ -228,6 +235,14 @@ func (x *Examination) remember(ctx context.Context) {
 		}
 		return all
 	})
+	x.opened = sync.OnceValues(func() (all []opened, err error) {
+		tables, err := x.Config.Tables()
+		for _, t := range tables {
+			_, failed := x.DB.OpenTable(ctx, t.Layout)
+			all = append(all, opened{t, failed})
+		}
+		return all, err
+	})
 }
 
 // counted is how many undelivered events of a table are counted.
@@ -242,7 +257,7 @@ func (x *Examination) readTables(ctx context.Context) (all []served, err error) 
 	for _, t := range tables {
 		b, err := x.DB.Browser(ctx, t.Layout)
 		if err != nil {
-			continue // OBX-013 to OBX-015 say why
+			continue // OBX-018 to OBX-020 say why
 		}
 		one := served{Table: t, browser: b}
 		if one.lanes, err = b.Lanes(ctx, counted); err != nil {
@@ -268,7 +283,7 @@ func ofTables(look func(x *Examination, t *served) []Finding) check {
 type asked struct {
 	sqltable.Layout
 	Limits
-	Tables []string // all that the settings have
+	Tables []string // all that the settings know, and those that relays keep
 	Now    time.Time
 	// Those of Limits that are times.
 	HeldSeconds, ForgottenSeconds, IdleSeconds, ClocksSeconds float64
@@ -285,6 +300,7 @@ func (x *Examination) asks() asked {
 func query(statement string) check {
 	return func(ctx context.Context, x *Examination) ([]Finding, error) {
 		q := x.asks()
+		q.Tables = []string{outbox.DeliveriesOf("", "").Table, "outbox_lanes", "outbox_relays", config.Letters}
 		for _, t := range x.Config.Known() {
 			q.Tables = append(q.Tables, t.Name())
 		}

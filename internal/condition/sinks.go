@@ -142,11 +142,11 @@ func sinkDown(_ context.Context, x *Examination) (found []Finding, err error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		f := *byName[name]
-		for_ := ""
+		lasts := ""
 		if f.Since != nil {
-			for_ = " for " + lasting(x.Now().Sub(*f.Since))
+			lasts = " for " + lasting(x.Now().Sub(*f.Since))
 		}
-		f.Says = fmt.Sprintf("sink %s is down%s, as %s says; nothing is lost: %s", name, for_,
+		f.Says = fmt.Sprintf("sink %s is down%s, as %s says; nothing is lost: %s", name, lasts,
 			strings.Join(relays[name], " and "), f.Says)
 		found = append(found, f)
 	}
@@ -160,10 +160,10 @@ func sinkOwes(ctx context.Context, x *Examination) (found []Finding, err error) 
 			continue
 		}
 		age := time.Duration(*d.Oldest * float64(time.Second))
-		found = append(found, Finding{About: d.Sink, Says: fmt.Sprintf("%s has %s of %s still to take, the oldest "+
-			"for %s", d.Sink,
-			many(d.Owed, "event"), d.Table, lasting(age)), Remedy: fmt.Sprintf("outbox events --table %s --to %s",
-			d.Table, d.Sink)})
+		found = append(found, Finding{About: d.Sink,
+			Says: fmt.Sprintf("%s has %s of %s still to take, the oldest for %s", d.Sink, many(d.Owed, "event"), d.Table,
+				lasting(age)),
+			Remedy: fmt.Sprintf("outbox events --table %s --to %s", d.Table, d.Sink)})
 	}
 	return found, err
 }

@@ -53,12 +53,13 @@ func (x *Examination) Why(ctx context.Context, table, tenant, id string) (e Expl
 			return e, err
 		}
 		e.Table = t.Name()
-		return e, errors.Join(x.written(&e), x.waits(ctx, &e, t), x.goes(&e, t), x.died(ctx, &e, t))
+		x.written(&e)
+		return e, errors.Join(x.waits(ctx, &e, t), x.goes(&e, t), x.died(ctx, &e, t))
 	}
 	return e, err
 }
 
-func (x *Examination) written(e *Explanation) error {
+func (x *Examination) written(e *Explanation) {
 	text := "it was written into " + e.Table
 	if e.Event.WrittenAt != nil {
 		text += fmt.Sprintf(" at %s, %s ago", stamp(*e.Event.WrittenAt), lasting(x.Now().Sub(*e.Event.WrittenAt)))
@@ -75,7 +76,6 @@ func (x *Examination) written(e *Explanation) error {
 	if e.Event.Generation > 0 {
 		e.say("operators have put it back %s: outbox dlq audit says who and why", times(e.Event.Generation))
 	}
-	return nil
 }
 
 func stamp(at time.Time) string { return at.UTC().Format(time.DateTime) + " UTC" }
@@ -200,13 +200,7 @@ func (x *Examination) laneOf(e *Explanation, t *served) (served bool) {
 
 // goes says where it goes by the settings given, and which route says so.
 func (x *Examination) goes(e *Explanation, t *served) error {
-	of := outbox.Event{Topic: e.Event.Topic}
-	for dst, src := range map[*string]*string{&of.AggregateID: e.Event.Key, &of.AggregateType: e.Event.AggregateType,
-		&of.TenantID: e.Event.Tenant, &of.Source: e.Event.Source} {
-		if src != nil {
-			*dst = *src
-		}
-	}
+	of := e.Event.Event()
 	if e.Event.Destinations != nil {
 		template, err := outbox.ParseTemplate(t.Destination)
 		if err != nil {

@@ -130,7 +130,19 @@ func (r *EventRow) GoesTo(l outbox.Layout, t outbox.Template) []string {
 	if json.Unmarshal(r.Destinations, &names) == nil && len(names) > 0 {
 		return names
 	}
-	of := outbox.Record{Event: outbox.Event{Topic: r.Topic, Source: l.Table}}
+	of := outbox.Record{Event: r.Event()}
+	if r.Source == nil {
+		of.Source = l.Table
+	}
+	if name, err := t.Expand(&of); err == nil {
+		return []string{name}
+	}
+	return nil // it becomes a dead letter
+}
+
+// Event is what decides where the row goes, but for destinations of its own.
+func (r *EventRow) Event() outbox.Event {
+	of := outbox.Event{Topic: r.Topic}
 	for dst, src := range map[*string]*string{
 		&of.AggregateID: r.Key, &of.AggregateType: r.AggregateType, &of.TenantID: r.Tenant, &of.Source: r.Source,
 	} {
@@ -138,8 +150,5 @@ func (r *EventRow) GoesTo(l outbox.Layout, t outbox.Template) []string {
 			*dst = *src
 		}
 	}
-	if name, err := t.Expand(&of); err == nil {
-		return []string{name}
-	}
-	return nil // it becomes a dead letter
+	return of
 }

@@ -4,5 +4,5 @@ SELECT 'warning', name, says, NULL::timestamptz, NULL::text
         UNION ALL
         SELECT c.relname, format('autovacuum is off for %s', c.relname)
           FROM pg_class c
-         WHERE c.oid IN (SELECT to_regclass(name) FROM unnest({{arg .Tables}}::text[] || '{outbox_deliveries,outbox_lanes,outbox_relays,job_dlq}') AS name)
+         WHERE c.oid IN (SELECT to_regclass(name) FROM unnest({{arg .Tables}}::text[]) AS name)
            AND EXISTS (SELECT FROM unnest(c.reloptions) o WHERE o IN ('autovacuum_enabled=false', 'autovacuum_enabled=off'))) AS passed

@@ -3,4 +3,4 @@ SELECT 'warning', i.indexrelid::regclass::text, format('index %s of %s is not va
        NULL::timestamptz, format('DROP INDEX CONCURRENTLY %s', i.indexrelid::regclass)
   FROM pg_index i
  WHERE NOT i.indisvalid
-   AND i.indrelid IN (SELECT to_regclass(name) FROM unnest({{arg .Tables}}::text[] || '{outbox_deliveries,job_dlq}') AS name)
+   AND i.indrelid IN (SELECT to_regclass(name) FROM unnest({{arg .Tables}}::text[]) AS name)
