@@ -49,17 +49,20 @@ TEST := go test -vet=off -ldflags=-w -exec "bash $(CURDIR)/scripts/spent.sh $(SP
 # What another version of the server can change first: the schema and the plans. DATABASE=. is all of these packages.
 DATABASE ?= TestUpFrom|TestUpDown|TestUpOn|TestDown|TestPrinted|TestChecks|TestUUID|TestExported|TestStatus|TestPurge|Plan|Index|TestWrite
 
-# Of bench it is whether docs/benchmarks.md says what was measured. The faults come last and alone: they would be a flood
-# to other tests.
+# What kills programs and servers under load, and fails where nothing moves for a time: it would be a flood to other tests,
+# and they to it.
+FAULTS := /internal/test/(chaos|sources)$$
+
+# Of bench it is whether docs/benchmarks.md says what was measured. The faults come last and alone.
 test: deps ## vet, all tests, under the race detector where the code runs in them, and the core of the fault table
 	go vet ./...
 	go -C bench vet ./...
 	@mkdir -p bin && rm -f $(SPENT)
 	cd bench && $(TEST) ./...
 	$(TEST) $(RACE) $(PARALLEL) -timeout 15m $(RACED)
-	$(TEST) $(PARALLEL) -timeout 15m $$(go list ./... | grep -vxF "$$(go list $(RACED))" | grep -Ev '/internal/test/chaos$$|$(DRIVERS)')
+	$(TEST) $(PARALLEL) -timeout 15m $$(go list ./... | grep -vxF "$$(go list $(RACED))" | grep -Ev '$(FAULTS)|$(DRIVERS)')
 	$(TEST) -p 2 -timeout 15m $$(go list ./... | grep -E '$(DRIVERS)')
-	$(TEST) -timeout 10m ./internal/test/chaos
+	$(TEST) -p 1 -timeout 10m $$(go list ./... | grep -E '$(FAULTS)')
 	@bash scripts/spent.sh --report $(SPENT)
 
 quick: ## vet, and the tests of what needs no server and no process to be killed: the engine, SQLite, sinks in the process

@@ -41,8 +41,6 @@ const (
 // keys are so many of each producer; the first one of all fails for a while.
 func keys() int { return max(10, *rate/20) }
 
-// patience is for what other processes do in their own time.
-const patience = time.Minute
 
 // broker is a server that can be killed.
 type broker struct {
@@ -314,11 +312,11 @@ func (s *storm) ends() {
 // until is until of this package, with the time that a storm's backlog takes: as long as effects come.
 func (s *storm) until(what string, holds func() bool) {
 	s.Helper()
-	for had, deadline := 0, time.Now().Add(patience); !holds(); time.Sleep(50 * time.Millisecond) {
+	for had, deadline := 0, time.Now().Add(testenv.Patience); !holds(); time.Sleep(50 * time.Millisecond) {
 		var have int
 		err := s.pool.QueryRow(s.Context(), "SELECT coalesce(max(at), 0) FROM effects").Scan(&have)
 		if err == nil && have > had {
-			had, deadline = have, time.Now().Add(patience)
+			had, deadline = have, time.Now().Add(testenv.Patience)
 		}
 		if time.Now().After(deadline) {
 			s.Fatalf("never came true: %s (%d effects, struck %v)", what, had, s.struck)
@@ -382,7 +380,7 @@ func killed(err error) bool {
 
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(testenv.Patience); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("never came true: %s", what)
 		}
