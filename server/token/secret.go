@@ -50,6 +50,10 @@ func New(tenant, name string, scopes []Scope) (t Token, text string, sum [32]byt
 			return Token{}, "", sum, fmt.Errorf("make token: unknown scope %q (known: %s)", s, known())
 		}
 	}
+	if tenant == AllTenants && slices.ContainsFunc(t.Scopes, func(s Scope) bool { return s != AdminRead && s != AdminWrite }) {
+		return Token{}, "", sum, fmt.Errorf("make token: tenant %s is for the scopes %s and %s alone", AllTenants, AdminRead,
+			AdminWrite)
+	}
 	t.ID = random(8)[:idLength]
 	secret := random(secretBytes)
 	return t, tokenPrefix + t.ID + "_" + secret, sha256.Sum256([]byte(secret)), nil
