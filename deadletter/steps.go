@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// MaxSet is the most letters of a Set.
-const MaxSet = 1_000_000
+// maxSet is the most letters of a Set.
+const maxSet = 1_000_000
 
 // Set is exactly the letters that a selection took when it was frozen, in the order of a replay. What comes later is
 // not among them.
@@ -24,14 +24,14 @@ type Set struct {
 // Frozen is a letter of a Set, and the event or job that it is of. Letters of one event stand together.
 type Frozen struct{ ID, Of uuid.UUID }
 
-// Freeze returns the set of a selection. More than MaxSet letters are an ErrFilter.
+// Freeze returns the set of a selection. More than maxSet letters are an ErrFilter.
 func Freeze(ctx context.Context, store Store, s Selection) (Set, error) {
 	if err := s.check(); err != nil {
 		return Set{}, fmt.Errorf("freeze: %w", err)
 	}
-	letters, err := store.Freeze(ctx, s, MaxSet+1)
-	if err == nil && len(letters) > MaxSet {
-		err = fmt.Errorf("%w: more than %d letters at once: narrow the filter, for instance by time", ErrFilter, MaxSet)
+	letters, err := store.Freeze(ctx, s, maxSet+1)
+	if err == nil && len(letters) > maxSet {
+		err = fmt.Errorf("%w: more than %d letters at once: narrow the filter, for instance by time", ErrFilter, maxSet)
 	}
 	return Set{s, letters}, err
 }
@@ -80,7 +80,7 @@ type Stepped struct {
 // watchEvery is how often a step is looked at.
 const watchEvery = 200 * time.Millisecond
 
-// ReplaySteps replays a set, the letters of o.Selection being those of the set, a step at a time: a step begins when the
+// ReplaySteps replays a set, whose letters take the place of o.Selection, a step at a time: a step begins when the
 // events of the one before were tried and few enough of them failed. Else it is ErrStopped, as it is where events are
 // not tried in time, and what comes behind stays as it was. The last step is watched while it goes. report, if set, is
 // told how far it is.
@@ -191,7 +191,8 @@ func (r *steppedReplay) settled(ctx context.Context, step int, letters []uuid.UU
 			return err
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("%w: %d of the %d events of step %d were not tried within %s: does a relay serve their table?",
+			return fmt.Errorf("%w: %d of the %d events of step %d were not tried within %s: does a relay serve "+
+				"their table?",
 				ErrStopped, became.Waiting, became.Letters, step, r.steps.Wait)
 		}
 		select {

@@ -2,8 +2,8 @@
 // API under /v1/admin and for the page at /ui.
 //
 // Guaranteed: what acts on "everything that matches" acts on the set that its preview has shown, and not on what came
-// later. Every action is recorded in outbox_audit with who did it. A token of one tenant sees and changes the events and
-// letters of that tenant alone. The database is asked as often however many look.
+// later. Every action is recorded in outbox_audit with who did it. A token of one tenant sees and changes the events
+// and letters of that tenant alone. The database is asked as often however many look.
 //
 // Not guaranteed: that a figure still holds when it is read. An overview is a second old, or some, where there are many
 // tables.

@@ -47,7 +47,8 @@ func (d *Desk) Route(api huma.API) {
 	huma.Register(api, read("adminConditions", "/conditions", "Look for what is wrong",
 		"As outbox doctor does, without connecting to sinks."), d.conditions)
 	huma.Register(api, read("adminLanes", "/tables/{table}/lanes", "Get the lanes of a table", ""), d.lanes)
-	huma.Register(api, read("adminBacklog", "/tables/{table}/backlog", "Count a backlog by topic or tenant", ""), d.backlog)
+	huma.Register(api, read("adminBacklog", "/tables/{table}/backlog", "Count a backlog by topic or "+
+		"tenant", ""), d.backlog)
 	huma.Register(api, read("adminPauses", "/pauses", "List what is paused", ""), d.pauses)
 	huma.Register(api, write("adminPause", "/pauses", "Pause a table, a sink's part of it, a topic or a destination",
 		"Events wait, in their order and uncounted. Relays obey within a second."), d.pause)
@@ -64,7 +65,8 @@ func (d *Desk) operation(id, method, path string, scope token.Scope, summary, de
 		details = summary + "."
 	}
 	return huma.Operation{
-		OperationID: id, Method: method, Path: base + path, Summary: summary, Description: details, Tags: []string{"Admin"},
+		OperationID: id, Method: method, Path: base + path, Summary: summary, Description: details,
+		Tags:     []string{"Admin"},
 		Security: []map[string][]string{{"bearer": {string(scope)}}}, MaxBodyBytes: 1 << 20,
 		Errors: []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
 			http.StatusConflict, http.StatusServiceUnavailable},
@@ -269,7 +271,8 @@ func (d *Desk) conditions(ctx context.Context, _ *empty) (*out[condition.Report]
 	return &out[condition.Report]{x.Examine(ctx, condition.Selection{})}, nil
 }
 
-type tablePath struct {
+// TablePath names a table.
+type TablePath struct {
 	Table string `path:"table" maxLength:"200"`
 }
 
@@ -283,7 +286,7 @@ func (d *Desk) open(ctx context.Context, table, sink string) (View, error) {
 // counted is how many undelivered events are counted, as outbox lanes does.
 const counted = 100_000
 
-func (d *Desk) lanes(ctx context.Context, in *tablePath) (*out[operate.LaneReport], error) {
+func (d *Desk) lanes(ctx context.Context, in *TablePath) (*out[operate.LaneReport], error) {
 	if err := allTenants(ctx); err != nil {
 		return nil, err
 	}
@@ -296,7 +299,7 @@ func (d *Desk) lanes(ctx context.Context, in *tablePath) (*out[operate.LaneRepor
 }
 
 func (d *Desk) backlog(ctx context.Context, in *struct {
-	tablePath
+	TablePath
 	By string `query:"by" enum:"topic,tenant" default:"topic"`
 }) (*out[operate.Backlog], error) {
 	if err := allTenants(ctx); err != nil {
@@ -322,7 +325,7 @@ func (d *Desk) pauses(ctx context.Context, _ *empty) (*out[Page[operate.Pause]],
 type PauseRequest struct {
 	Table       string `json:"table,omitempty" maxLength:"200"`
 	To          string `json:"to,omitempty" maxLength:"200" doc:"A sink of a table with routes."`
-	Topic       string `json:"topic,omitempty" maxLength:"500" doc:"A name, or a pattern in which * stands for any text."`
+	Topic       string `json:"topic,omitempty" maxLength:"500" doc:"Or a pattern with *."`
 	Destination string `json:"destination,omitempty" maxLength:"500"`
 	Reason      string `json:"reason,omitempty" maxLength:"1000" doc:"Required for a pause."`
 }

@@ -56,10 +56,10 @@ type Overview struct {
 	ExaminedAt time.Time           `json:"examinedAt,omitzero"`
 	Tables     []TableState        `json:"tables" nullable:"false"`
 	Sinks      []SinkState         `json:"sinks" nullable:"false"`
-	Blocked    []Blocked           `json:"blocked" nullable:"false" doc:"Events that are tried again, and what waits behind them with them; at most 20."`
+	Blocked    []Blocked           `json:"blocked" nullable:"false" doc:"Events that are tried again; at most 20."`
 	Letters    LetterCount         `json:"letters"`
 	Pauses     []operate.Pause     `json:"pauses" nullable:"false"`
-	Error      string              `json:"error,omitempty" doc:"Why nothing newer is known: the rest is as it was then."`
+	Error      string              `json:"error,omitempty" doc:"Why nothing newer is known."`
 }
 
 // TableState is a table, and who serves it.
@@ -294,7 +294,8 @@ func (d *Desk) read(ctx context.Context, before Overview) (now Overview, err err
 	return now, nil //nolint:nilerr // letters that this role may not see: a condition says so
 }
 
-func (d *Desk) readTable(ctx context.Context, t config.Table, b *operate.Browser, now *Overview, before Overview) error {
+func (d *Desk) readTable(ctx context.Context, t config.Table, b *operate.Browser, now *Overview,
+	before Overview) error {
 	lanes, err := b.Lanes(ctx, countedForSample)
 	if err != nil {
 		return err
@@ -318,12 +319,14 @@ func (d *Desk) readTable(ctx context.Context, t config.Table, b *operate.Browser
 			s.LapsedLanes++
 		}
 	}
-	s.Paused = slices.ContainsFunc(lanes.Pauses, func(p operate.Pause) bool { return p.Topic == "" && p.Destination == "" })
+	s.Paused = slices.ContainsFunc(lanes.Pauses,
+		func(p operate.Pause) bool { return p.Topic == "" && p.Destination == "" })
 	if s.written, err = b.Written(ctx); err == nil {
 		s.rates(before)
 	}
 	if s.Retrying > 0 && !s.Log && !s.Hidden && len(now.Blocked) < blockedShown {
-		rows, _, err := b.List(ctx, operate.Filter{Statuses: retrying(t.Layout), Limit: blockedShown - len(now.Blocked)})
+		rows, _, err := b.List(ctx, operate.Filter{Statuses: retrying(t.Layout),
+			Limit: blockedShown - len(now.Blocked)})
 		if err != nil {
 			return err
 		}
@@ -424,7 +427,8 @@ func (o *Overview) judge(r condition.Report) {
 	waits := "nothing waits"
 	if waiting > 0 {
 		age := time.Duration(oldest * float64(time.Second))
-		waits = fmt.Sprintf("%s%d wait, the oldest %s", bounded, waiting, age.Round(max(time.Second, age/100).Round(time.Second)))
+		waits = fmt.Sprintf("%s%d wait, the oldest "+
+			"%s", bounded, waiting, age.Round(max(time.Second, age/100).Round(time.Second)))
 		if age < time.Second {
 			waits = fmt.Sprintf("%s%d wait, the oldest less than a second", bounded, waiting)
 		}
@@ -435,7 +439,8 @@ func (o *Overview) judge(r condition.Report) {
 	case len(o.Findings) == 0:
 		o.Sentence = "All is well: " + waits + "."
 	case o.Worst == condition.Notice:
-		o.Sentence = fmt.Sprintf("All is well: %s. Worth knowing: %s.", waits, strings.TrimSuffix(o.Findings[0].Says, "."))
+		o.Sentence = fmt.Sprintf("All is well: %s. Worth knowing: "+
+			"%s.", waits, strings.TrimSuffix(o.Findings[0].Says, "."))
 	default:
 		first := strings.TrimSuffix(o.Findings[0].Says, ".")
 		o.Sentence = strings.ToUpper(first[:1]) + first[1:] + "; " + waits + "."

@@ -19,7 +19,8 @@ const payloadShown = 64 << 10
 type operations func(id, path, summary, details string) huma.Operation
 
 func (d *Desk) routeEvents(api huma.API, read, write operations) {
-	huma.Register(api, read("adminEvents", "/events", "List events", "The newest first, by keyset pages."), d.listEvents)
+	huma.Register(api, read("adminEvents", "/events", "List events", "The newest first, by keyset "+
+		"pages."), d.listEvents)
 	huma.Register(api, read("adminEvent", "/events/{id}", "Show an event, and why it is where it is",
 		"By its id or its position. A payload of more than 64 KiB is left out."), d.showEvent)
 	huma.Register(api, read("adminPayload", "/events/{id}/payload", "Get the payload of an event", ""), d.payload)
@@ -27,13 +28,15 @@ func (d *Desk) routeEvents(api huma.API, read, write operations) {
 		"The answer's upTo keeps what comes later out of what is done with them.")
 	preview.Method = http.MethodPost
 	huma.Register(api, preview, d.previewEvents)
-	huma.Register(api, write("adminRetry", "/events/retry", "Try events now that wait for their next attempt", ""), d.retry)
-	huma.Register(api, write("adminSkip", "/events/skip", "Make undelivered events dead letters instead of delivering them",
+	huma.Register(api, write("adminRetry", "/events/retry", "Try events now that wait for their next "+
+		"attempt", ""), d.retry)
+	huma.Register(api, write("adminSkip", "/events/skip", "Make undelivered events dead letters instead of "+
+		"delivering them",
 		"Of those that the preview has counted. More than that at these places: 409."), d.skip)
 }
 
-// eventPlace says where events are looked for.
-type eventPlace struct {
+// EventPlace says where events are looked for.
+type EventPlace struct {
 	Table  string `query:"table" maxLength:"200" doc:"outbox_events without it."`
 	To     string `query:"to" maxLength:"200" doc:"A sink of a table with routes: what it did not take at once."`
 	Tenant string `query:"tenant" maxLength:"200"`
@@ -46,7 +49,7 @@ type EventRows struct {
 }
 
 func (d *Desk) listEvents(ctx context.Context, in *struct {
-	eventPlace
+	EventPlace
 	Status []string `query:"status" maxItems:"10" doc:"In the table's own words, in any case."`
 	Key    string   `query:"key" maxLength:"1000"`
 	Topic  string   `query:"topic" maxLength:"500" doc:"A name, or a pattern in which * stands for any text."`
@@ -188,7 +191,8 @@ func (d *Desk) skip(ctx context.Context, in *struct{ Body EventSelection }) (*ou
 	n, _, err := v.Undelivered(ctx, chosen)
 	if err == nil && in.Body.Events > 0 && n > in.Body.Events {
 		err = huma.NewError(http.StatusConflict,
-			fmt.Sprintf("there are %d events now where the preview has counted %d: count them again", n, in.Body.Events))
+			fmt.Sprintf("there are %d events now where the preview has counted %d: count them "+
+				"again", n, in.Body.Events))
 	}
 	if err != nil {
 		return nil, d.answer(err)

@@ -19,7 +19,8 @@ import (
 func (d *Desk) routeLetters(api huma.API, read, write operations) {
 	huma.Register(api, read("adminLetters", "/letters", "List dead letters", "The newest first, by keyset pages."),
 		d.listLetters)
-	huma.Register(api, read("adminLetterGroups", "/letters/groups", "Count dead letters by the fingerprint of their error", ""),
+	huma.Register(api, read("adminLetterGroups", "/letters/groups", "Count dead letters by the fingerprint of their "+
+		"error", ""),
 		d.groupLetters)
 	huma.Register(api, read("adminLetter", "/letters/{id}", "Show a dead letter, or those of an event or a job", ""),
 		d.showLetter)
@@ -28,8 +29,10 @@ func (d *Desk) routeLetters(api huma.API, read, write operations) {
 	preview.Method = http.MethodPost
 	huma.Register(api, preview, d.previewLetters)
 	replay := write("adminReplay", "/letters/replay", "Replay the dead letters of a set",
-		"Answers with Server-Sent Events: progress, and at last end. In steps it stops by itself when too large a share of "+
-			"a step's events fails again. It ends with the connection; what was replayed stays replayed. A set that is no "+
+		"Answers with Server-Sent Events: progress, and at last end. In steps it stops by itself when too large a "+
+			"share of "+
+			"a step's events fails again. It ends with the connection; what was replayed stays replayed. A set that "+
+			"is no "+
 			"longer the same: 409.")
 	replay.Metadata = map[string]any{gateway.Waiting: streamed}
 	huma.Register(api, replay, d.replay)
@@ -42,7 +45,7 @@ func (d *Desk) routeLetters(api huma.API, read, write operations) {
 type LetterFilter struct {
 	Source      string    `query:"source" json:"source,omitempty" enum:"event,job,"`
 	Reason      string    `query:"reason" json:"errorReason,omitempty" maxLength:"100" doc:"Such as DeliveryFailed."`
-	Type        string    `query:"type" json:"type,omitempty" maxLength:"500" doc:"An event's topic, or a pattern in which * stands for any text."`
+	Type        string    `query:"type" json:"type,omitempty" maxLength:"500" doc:"A topic, or a pattern with *."`
 	Tenant      string    `query:"tenant" json:"tenant,omitempty" maxLength:"200"`
 	Key         string    `query:"key" json:"key,omitempty" maxLength:"1000"`
 	RequestID   string    `query:"requestId" json:"requestId,omitempty" maxLength:"36"`
@@ -147,7 +150,8 @@ func (d *Desk) frozen(ctx context.Context, s LetterSelection, want string) (dead
 	set, err := deadletter.Freeze(ctx, store,
 		deadletter.Selection{IDs: s.IDs, All: s.All, Discarded: s.Discarded, Filter: f})
 	if err == nil && want != "" && set.Hash() != want {
-		err = huma.Error409Conflict("these are no longer the letters that the preview has shown: look at the preview again")
+		err = huma.Error409Conflict("these are no longer the letters that the preview has shown: look at the " +
+			"preview again")
 	}
 	return store, set, err
 }
@@ -177,8 +181,8 @@ type ReplayRequest struct {
 	Set     string          `json:"set" minLength:"64" maxLength:"64" doc:"Of a preview."`
 	Because string          `json:"reason,omitempty" maxLength:"1000" doc:"Why, for the record."`
 	Rate    int             `json:"rate,omitempty" minimum:"0" doc:"Letters a second; 0: as fast as it goes."`
-	Steps   []int           `json:"steps,omitempty" maxItems:"20" doc:"Letters of the first steps, such as 1, 10, 100; the rest is the last."`
-	StopAt  float64         `json:"stopAt,omitempty" minimum:"0" maximum:"1" doc:"The share of a step's events that may fail."`
+	Steps   []int           `json:"steps,omitempty" maxItems:"20" doc:"Letters of the first steps."`
+	StopAt  float64         `json:"stopAt,omitempty" minimum:"0" maximum:"1" doc:"Share that may fail."`
 	Payload json.RawMessage `json:"payload,omitempty" doc:"Instead of its own, of a single letter named by its id."`
 }
 

@@ -166,9 +166,11 @@ func (a *application) replayLetters(mapping *pflag.FlagSet) *cobra.Command {
 	cmd.Flags().StringVar(&f.payload, "payload", "",
 		"`file` with a payload instead of the letter's, for a single ID; - for stdin")
 	cmd.Flags().DurationVar(&f.window, "dedup-window", 2*time.Minute, "the relay's --dedup-window, for --dry-run")
-	cmd.Flags().IntSliceVar(&f.steps, "steps", nil, "`letters` of the first steps, for instance 1,10,100; the rest is the "+
+	cmd.Flags().IntSliceVar(&f.steps, "steps", nil, "`letters` of the first steps, for instance 1,10,100; the rest "+
+		"is the "+
 		"last. Each begins when the events of the one before were tried")
-	cmd.Flags().Float64Var(&f.stopAt, "stop-at", 0.1, "`share` of a step's events that may fail again, with --steps: beyond "+
+	cmd.Flags().Float64Var(&f.stopAt, "stop-at", 0.1, "`share` of a step's events that may fail again, with "+
+		"--steps: beyond "+
 		"it the replay stops itself")
 	f.by.addTo(cmd.Flags(), "")
 	return cmd
@@ -273,7 +275,8 @@ func (f replayFlags) run(
 	}
 	return deadletter.ReplaySteps(ctx, d, set, o, deadletter.Steps{Sizes: f.steps, StopAt: f.stopAt},
 		func(sum deadletter.Replayed, at deadletter.Stepped) {
-			bar.show("%s step %d: of %s, %d wait, %d fail, %d are dead again", gauge(sum.Letters+sum.Skipped, len(set.Letters)),
+			bar.show("%s step %d: of %s, %d wait, %d fail, %d are dead "+
+				"again", gauge(sum.Letters+sum.Skipped, len(set.Letters)),
 				at.Step, counted(at.Letters, "letter"), at.Waiting, at.Failing, at.Dead)
 		})
 }

@@ -1,4 +1,5 @@
--- events: how many undelivered ones are chosen, and the last position among them. Locks nothing. Index: that of undelivered positions.
+-- events: how many undelivered ones are chosen, and the last position among them. Locks nothing.
+-- Index: that of undelivered positions.
 SELECT count(*), coalesce(max(e.{{.Position}}), 0) FROM {{.Table}} AS e WHERE e.{{template "undelivered" .}}{{template "events_selected" .}}
 
 {{- define "events_selected"}}
