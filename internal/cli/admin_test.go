@@ -197,7 +197,7 @@ func testAdminOnEvents(t *testing.T, e env, g gatewayAt, write func(int)) {
 	for path, body := range map[string]any{"/events/skip": map[string]any{"all": true, "reason": "x"},
 		"/events/retry": map[string]any{}, "/letters/preview": map[string]any{},
 		"/letters/replay": map[string]any{"all": true, "set": "short"},
-			"/events/preview": map[string]any{"nothing": 1}} {
+		"/events/preview": map[string]any{"nothing": 1}} {
 		if status, answer := g.asOperator("", http.MethodPost, path, body); status != http.StatusBadRequest {
 			t.Errorf("POST %s of %v: status %d: %s", path, body, status, answer)
 		}
