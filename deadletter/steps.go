@@ -1,11 +1,13 @@
 package deadletter
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -24,25 +26,49 @@ type Set struct {
 // Frozen is a letter of a Set, and the event or job that it is of. Letters of one event stand together.
 type Frozen struct{ ID, Of uuid.UUID }
 
-// Freeze returns the set of a selection. More than maxSet letters are an ErrFilter.
-func Freeze(ctx context.Context, store Store, s Selection) (Set, error) {
+// ErrSetChanged says that some of the letters of a set have left it: they were replayed, discarded or purged.
+var ErrSetChanged = errors.New("these are no longer the letters that were seen: look at them again")
+
+// Freeze returns the set of a selection, or with the name of a set that set again: letters that were written later are
+// not in it, and where others have left it it is ErrSetChanged. More than a million letters are an ErrFilter.
+func Freeze(ctx context.Context, store Store, s Selection, name string) (Set, error) {
 	if err := s.check(); err != nil {
 		return Set{}, fmt.Errorf("freeze: %w", err)
 	}
-	letters, err := store.Freeze(ctx, s, maxSet+1)
-	if err == nil && len(letters) > maxSet {
-		err = fmt.Errorf("%w: more than %d letters at once: narrow the filter, for instance by time", ErrFilter, maxSet)
+	if name != "" {
+		last, _, _ := strings.Cut(name, ".")
+		id, err := uuid.Parse(last)
+		if err != nil {
+			return Set{}, fmt.Errorf("%w: %q is no name of a set", ErrFilter, name)
+		}
+		s.UpTo = id
 	}
-	return Set{s, letters}, err
+	letters, err := store.Freeze(ctx, s, maxSet+1)
+	if err != nil {
+		return Set{}, err
+	}
+	if len(letters) > maxSet {
+		return Set{}, fmt.Errorf("%w: more than %d letters at once: narrow the filter, for instance by time", ErrFilter, maxSet)
+	}
+	for _, l := range letters {
+		if name == "" && bytes.Compare(l.ID[:], s.UpTo[:]) > 0 {
+			s.UpTo = l.ID
+		}
+	}
+	set := Set{s, letters}
+	if name != "" && set.Name() != name {
+		return set, ErrSetChanged
+	}
+	return set, nil
 }
 
-// Hash names the set: 64 hexadecimal digits, the same for the same letters.
-func (s Set) Hash() string {
+// Name names the set: the same for the same letters.
+func (s Set) Name() string {
 	h := sha256.New()
 	for _, l := range s.Letters {
 		_, _ = h.Write(l.ID[:]) // a hash never fails
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	return s.Selection.UpTo.String() + "." + hex.EncodeToString(h.Sum(nil))
 }
 
 // Became says how far the events of replayed letters have come. Those that it does not count were delivered.

@@ -148,10 +148,9 @@ func (d *Desk) frozen(ctx context.Context, s LetterSelection, want string) (dead
 		return nil, deadletter.Set{}, err
 	}
 	set, err := deadletter.Freeze(ctx, store,
-		deadletter.Selection{IDs: s.IDs, All: s.All, Discarded: s.Discarded, Filter: f})
-	if err == nil && want != "" && set.Hash() != want {
-		err = huma.Error409Conflict("these are no longer the letters that the preview has shown: look at the " +
-			"preview again")
+		deadletter.Selection{IDs: s.IDs, All: s.All, Discarded: s.Discarded, Filter: f}, want)
+	if errors.Is(err, deadletter.ErrSetChanged) {
+		err = huma.Error409Conflict(err.Error())
 	}
 	return store, set, err
 }
@@ -172,13 +171,13 @@ func (d *Desk) previewLetters(ctx context.Context, in *struct{ Body LetterSelect
 		p.Tables = []deadletter.PreviewTable{}
 	}
 	p.Letters = len(set.Letters)
-	return &out[LettersPreview]{LettersPreview{p, set.Hash()}}, d.answer(err)
+	return &out[LettersPreview]{LettersPreview{p, set.Name()}}, d.answer(err)
 }
 
 // ReplayRequest says which letters to replay, and how.
 type ReplayRequest struct {
 	LetterSelection
-	Set     string          `json:"set" minLength:"64" maxLength:"64" doc:"Of a preview."`
+	Set     string          `json:"set" minLength:"1" maxLength:"120" doc:"Of a preview."`
 	Because string          `json:"reason,omitempty" maxLength:"1000" doc:"Why, for the record."`
 	Rate    int             `json:"rate,omitempty" minimum:"0" doc:"Letters a second; 0: as fast as it goes."`
 	Steps   []int           `json:"steps,omitempty" maxItems:"20" doc:"Letters of the first steps."`
@@ -261,7 +260,7 @@ func (d *Desk) replay(ctx context.Context, in *struct{ Body ReplayRequest }) (*h
 // DiscardRequest says which letters to discard, and why.
 type DiscardRequest struct {
 	LetterSelection
-	Set     string `json:"set" minLength:"64" maxLength:"64" doc:"Of a preview."`
+	Set     string `json:"set" minLength:"1" maxLength:"120" doc:"Of a preview."`
 	Because string `json:"reason" minLength:"1" maxLength:"1000"`
 }
 

@@ -269,7 +269,7 @@ func (f replayFlags) run(
 	if f.steps == nil {
 		return deadletter.Replay(ctx, d, o)
 	}
-	set, err := deadletter.Freeze(ctx, d, o.Selection)
+	set, err := deadletter.Freeze(ctx, d, o.Selection, "")
 	if err != nil {
 		return deadletter.Replayed{}, err
 	}
