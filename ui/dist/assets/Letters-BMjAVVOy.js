@@ -1,0 +1,1 @@
+function t(){return null}export{t as Letters};
