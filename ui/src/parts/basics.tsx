@@ -53,7 +53,7 @@ export function Card({ title, count, aside, children, flush }:
 
 // Scroll lets the keyboard reach what is wider than its card.
 export function Scroll({ label, children }: { label: string; children: ReactNode }) {
-  return <div className="relative overflow-x-auto" tabIndex={0} role="region" aria-label={label}>{children}</div>
+  return <div className="relative overflow-x-auto" tabIndex={0} role="group" aria-label={label}>{children}</div>
 }
 
 export function Empty({ title, children }: { title: string; children?: ReactNode }) {

@@ -9,8 +9,9 @@ import { DataTable } from '../parts/DataTable'
 
 export function Runs() {
   const list = useInfiniteQuery({
-    queryKey: ['runs'], initialPageParam: '', getNextPageParam: last => last.nextCursor, refetchInterval: 10_000,
+    queryKey: ['runs'], initialPageParam: '', refetchInterval: 10_000,
     queryFn: ({ pageParam, signal }) => get<Page<Run>>('runs', { limit: '50', cursor: pageParam }, signal),
+    getNextPageParam: last => last.nextCursor,
   })
   const rows = useMemo(() => list.data?.pages.flatMap(p => p.items ?? []) ?? [], [list.data])
   return (

@@ -38,7 +38,7 @@ function Frame({ session }: { session: Session }) {
       <a href="#main" className="button main absolute -top-20 left-2 z-50 focus:top-2"
         onClick={e => { e.preventDefault(); document.getElementById('main')?.focus() }}>Skip to the content</a>
       {environment && (
-        <div className="px-4 py-0.5 text-center text-[12.5px] font-semibold tracking-wide" role="note" aria-label="Environment"
+        <div className="px-4 py-0.5 text-center text-[12.5px] font-semibold tracking-wide" role="region" aria-label="Environment"
           style={{ background: environment.colour, color: readable(environment.colour) }}>{environment.name}</div>
       )}
       <div className="md:grid md:min-h-dvh md:grid-cols-[13.5rem_minmax(0,1fr)]">
@@ -69,7 +69,7 @@ function Navigation({ session, ask }: { session: Session; ask: (what: 'palette' 
   }
   const bounded = data?.letters?.bounded
   return (
-    <div className="flex flex-col border-b bg-side md:sticky md:top-0 md:h-dvh md:border-r md:border-b-0">
+    <header className="flex flex-col border-b bg-side md:sticky md:top-0 md:h-dvh md:border-r md:border-b-0">
       <div className="flex items-center gap-2.5 px-4 py-3 md:pt-5">
         <img src="./icon.svg" alt="" width="24" height="24" />
         <span className="text-[15px] font-semibold tracking-tight">Outbox</span>
@@ -97,7 +97,7 @@ function Navigation({ session, ask }: { session: Session; ask: (what: 'palette' 
         )}
         <p className="truncate px-2.5 pt-1" title={session.version}>{session.tenant !== '*' && `Tenant ${session.tenant} · `}{session.version}</p>
       </div>
-    </div>
+    </header>
   )
 }
 

@@ -1,1 +1,0 @@
-function t(){return null}export{t as Letters};
