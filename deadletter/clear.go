@@ -23,6 +23,21 @@ func Discard(ctx context.Context, store Store, selection Selection, by Operator)
 	})
 }
 
+// DiscardSet is Discard for the letters of a set.
+func DiscardSet(ctx context.Context, store Store, set Set, by Operator) (sum int, err error) {
+	for left := set.Letters; len(left) > 0; {
+		var page []Frozen
+		page, left = cut(left, clearLetters)
+		s := set.Selection
+		s.IDs = ids(page)
+		n, err := Discard(ctx, store, s, by)
+		if sum += n; err != nil {
+			return sum, err
+		}
+	}
+	return sum, nil
+}
+
 // Purge says which letters to delete.
 type Purge struct {
 	// Since they were replayed, by the database's clock; purge_job_dlq's default is 30 days.

@@ -84,6 +84,7 @@ type Filter struct {
 	Until       time.Time `json:"until,omitzero"`        // exclusive
 	Error       string    `json:"error,omitempty"`       // part of any error of the history, in any case
 	Fingerprint string    `json:"fingerprint,omitempty"` // of the last error
+	UpTo        uuid.UUID `json:"upTo,omitzero"`         // the last of them, by the order of letters' ids
 	// Zero: StatePending; only pending letters are ever replayed or discarded by filter.
 	State State `json:"state,omitempty"`
 

@@ -81,38 +81,64 @@ func Replay(ctx context.Context, store Store, o ReplayOptions) (Replayed, error)
 	if err := o.checkPayload(); err != nil {
 		return sum, err
 	}
-	run, err := outbox.NewID()
+	p, err := newPace(o)
 	if err != nil {
-		return sum, fmt.Errorf("replay: %w", err)
+		return sum, err
 	}
-	request := ReplayRequest{Selection: o.Selection, Operator: o.Operator, Run: run, Payload: o.Payload,
-		Limit: pageLetters}
-	if o.Rate > 0 {
-		request.Limit = min(request.Limit, max(o.Rate/4, 1)) // four pages a second, so that it flows
-	}
-	began := time.Now()
+	p.request.Selection = o.Selection
 	for {
-		if err := ctx.Err(); err != nil {
-			return sum, fmt.Errorf("replay: %w", err)
+		if err := p.wait(ctx, sum.Letters); err != nil {
+			return sum, err
 		}
-		page, err := sum.page(ctx, store, request)
+		page, err := sum.page(ctx, store, p.request)
 		if err != nil {
 			return sum, err
 		}
-		if o.Progress != nil {
-			o.Progress(sum, page)
-		}
+		p.told(sum, page)
 		if page.Next == "" {
 			return sum, nil
 		}
-		request.After = page.Next
-		if o.Rate > 0 {
-			due := began.Add(time.Duration(float64(sum.Letters) / float64(o.Rate) * float64(time.Second)))
-			select {
-			case <-ctx.Done():
-			case <-time.After(time.Until(due)):
-			}
+		p.request.After = page.Next
+	}
+}
+
+// pace asks for one page after the other, at a rate.
+type pace struct {
+	ReplayOptions
+	request ReplayRequest // the next one
+	began   time.Time
+}
+
+func newPace(o ReplayOptions) (*pace, error) {
+	run, err := outbox.NewID()
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w", err)
+	}
+	p := &pace{o, ReplayRequest{Operator: o.Operator, Run: run, Payload: o.Payload, Limit: pageLetters}, time.Now()}
+	if o.Rate > 0 {
+		p.request.Limit = min(p.request.Limit, max(o.Rate/4, 1)) // four pages a second, so that it flows
+	}
+	return p, nil
+}
+
+// wait waits until the next page is due, after so many letters. It ends with ctx.
+func (p *pace) wait(ctx context.Context, letters int) error {
+	if p.Rate > 0 {
+		due := p.began.Add(time.Duration(float64(letters) / float64(p.Rate) * float64(time.Second)))
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Until(due)):
 		}
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("replay: %w", err)
+	}
+	return nil
+}
+
+func (p *pace) told(sum Replayed, page ReplayPage) {
+	if p.Progress != nil {
+		p.Progress(sum, page)
 	}
 }
 

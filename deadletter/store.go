@@ -21,6 +21,11 @@ type Store interface {
 	Count(ctx context.Context, s Selection) (int, error)
 	// Preview looks at what a replay of the selection would do. window is the sink's duplicate window.
 	Preview(ctx context.Context, s Selection, window time.Duration) (Preview, error)
+	// Freeze returns the letters that a replay of the selection would take, in its order, at most limit of them.
+	Freeze(ctx context.Context, s Selection, limit int) ([]Frozen, error)
+	// Became says how far the events of replayed letters have come, of the tenant if one is named. Those of tables that
+	// the store does not know, and jobs, count as delivered.
+	Became(ctx context.Context, ids []uuid.UUID, tenant string) (Became, error)
 	// Purgeable returns how many letters a purge would delete.
 	Purgeable(ctx context.Context, p Purge) (int, error)
 

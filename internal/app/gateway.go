@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/admin"
 	"github.com/outboxrelay/outbox/internal/metrics"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/gateway"
@@ -88,7 +89,8 @@ func (a *api) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	g, err := a.gateway(store, hub, tokens, subscriptions)
+	desk := a.desk(db, notifier)
+	g, err := a.gateway(store, hub, tokens, subscriptions, desk)
 	if err != nil {
 		return err
 	}
@@ -101,6 +103,9 @@ func (a *api) run(ctx context.Context) error {
 	background.Go(func() error { return hub.Run(behind) })
 	background.Go(func() error { return notifier.Run(behind) })
 	background.Go(func() error { return g.Run(behind) })
+	if desk != nil {
+		background.Go(func() error { return desk.Run(behind) })
+	}
 	if subscriptions != nil {
 		background.Go(func() error {
 			return db.Listen(behind, a.log, func(string) { g.Wake() })
@@ -153,7 +158,7 @@ func (a *api) hub(store crawl.Store, live outbox.Subscriber) (*stream.Hub, error
 }
 
 func (a *api) gateway(
-	store crawl.Store, hub *stream.Hub, tokens token.Store, subscriptions subscription.Store,
+	store crawl.Store, hub *stream.Hub, tokens token.Store, subscriptions subscription.Store, desk *admin.Desk,
 ) (*gateway.Gateway, error) {
 	s := a.cfg.Serve
 	cfg := gateway.Config{
@@ -167,10 +172,23 @@ func (a *api) gateway(
 	if build, ok := debug.ReadBuildInfo(); ok {
 		cfg.Version = build.Main.Version
 	}
+	if desk != nil {
+		desk.Version = cfg.Version
+		cfg.Routes = append(cfg.Routes, desk.Route)
+	}
 	if s.Auth != "none" {
 		cfg.Auth = &token.Authenticator{Store: tokens}
 	}
 	return gateway.New(cfg)
+}
+
+// desk is what operators have of this process; nil: nothing.
+func (a *api) desk(db Database, notifier Notifier) *admin.Desk {
+	if a.cfg.Serve.Admin == "off" {
+		return nil
+	}
+	return admin.NewDesk(admin.DeskConfig{Config: a.cfg, Database: db, Examination: examination(a.cfg, db),
+		Wake: notifier.Wake, ReadOnly: a.cfg.Serve.Admin != "write", Logger: a.log})
 }
 
 // serve serves until ctx ends. The requests' own contexts are of behind: they are to finish.

@@ -19,6 +19,14 @@ var routes = []string{
 	"GET /v1/subscriptions", "PUT /v1/subscriptions/{name}", "DELETE /v1/subscriptions/{name}",
 	nextRoute, "POST /v1/subscriptions/{name}/ack", "POST /v1/subscriptions/{name}/nack",
 	"GET /v1/subscriptions/{name}/stream",
+	"GET /v1/admin/session", "GET /v1/admin/overview", "GET /v1/admin/overview/stream", "GET /v1/admin/history",
+	"GET /v1/admin/conditions", "GET /v1/admin/tables/{table}/lanes", "GET /v1/admin/tables/{table}/backlog",
+	"GET /v1/admin/pauses", "POST /v1/admin/pauses", "POST /v1/admin/resume", "GET /v1/admin/audit",
+	"GET /v1/admin/settings",
+	"GET /v1/admin/events", "GET /v1/admin/events/{id}", "GET /v1/admin/events/{id}/payload",
+	"POST /v1/admin/events/preview", "POST /v1/admin/events/retry", "POST /v1/admin/events/skip",
+	"GET /v1/admin/letters", "GET /v1/admin/letters/groups", "GET /v1/admin/letters/{id}",
+	"POST /v1/admin/letters/preview", "POST /v1/admin/letters/replay", "POST /v1/admin/letters/discard",
 }
 
 // nextRoute waits for its answer, as streams do.

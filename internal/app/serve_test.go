@@ -12,6 +12,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/outboxrelay/outbox/internal/admin"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/metrics"
 	"github.com/outboxrelay/outbox/server/crawl"
@@ -22,7 +25,8 @@ import (
 // The labels of the metrics are the routes that the API says it has.
 func TestRoutesAreTheAPIs(t *testing.T) {
 	g, err := gateway.New(gateway.Config{Runs: crawl.NewService(nil, crawl.ServiceConfig{}),
-		Hub: stream.New(nil, nil, stream.Config{})})
+		Hub:    stream.New(nil, nil, stream.Config{}),
+		Routes: []func(huma.API){admin.NewDesk(admin.DeskConfig{}).Route}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/outboxrelay/outbox/internal/admin"
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/sink"
@@ -46,7 +47,8 @@ func Main(ctx context.Context, args []string, streams Streams, environ []string,
 	}
 	var settings *config.Error
 	var usage usageError
-	misused := !a.started || errors.As(err, &settings) || errors.As(err, &usage)
+	var refused *admin.Refused
+	misused := !a.started || errors.As(err, &settings) || errors.As(err, &usage) || errors.As(err, &refused)
 	if settings != nil && len(settings.Problems) > 1 {
 		err = fmt.Errorf("%d problems with the settings:\n  - %s", len(settings.Problems),
 			strings.Join(settings.Problems, "\n  - "))

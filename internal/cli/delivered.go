@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/admin"
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/store/operate"
@@ -33,7 +34,7 @@ type replayed struct {
 type deliveredFlags struct {
 	operate.Delivered
 	by   operatorFlags
-	of   looked
+	of   admin.Of
 	rate int
 	yes  bool
 }
@@ -58,7 +59,7 @@ func (a *application) replayDelivered() *cobra.Command {
 	flags.StringVar(&f.Key, "key", "", "`key` of the events: the aggregate's or the run's id")
 	flags.StringVar(&f.Tenant, "tenant", "", "`tenant` of the events")
 	flags.StringVar(&f.Destination, "destination", "", "the one `channel` of events with several that they go to again")
-	flags.StringVar(&f.of.table, "table", "outbox_events", "`table` of the events")
+	flags.StringVar(&f.of.Table, "table", "outbox_events", "`table` of the events")
 	countFlag(flags, &f.rate, "rate", 0, 0, 0, "`events` a second (default: as fast as it goes)")
 	flags.BoolVarP(&f.yes, "yes", "y", false, doItFlag)
 	f.by.addTo(flags, "")
@@ -71,14 +72,14 @@ func (a *application) replayChosen(ctx context.Context, v view, f deliveredFlags
 	if err != nil {
 		return err
 	}
-	done := replayed{Table: f.of.table, Events: len(places), Until: until, DryRun: !f.yes}
+	done := replayed{Table: f.of.Table, Events: len(places), Until: until, DryRun: !f.yes}
 	for _, p := range places {
 		if p.Archived {
 			done.Archived++
 		}
 	}
 	if len(places) == 0 {
-		fmt.Fprintf(a.Err, "no delivered events of %s are chosen%s\n", f.of.table, lookedFor)
+		fmt.Fprintf(a.Err, "no delivered events of %s are chosen%s\n", f.of.Table, lookedFor)
 	}
 	if !f.yes || len(places) == 0 {
 		return a.printReplayable(v.c.Output, done)

@@ -111,7 +111,7 @@ func (a *application) developing(c *config.Config, d development) error {
 	if !c.Given("cors-origin") {
 		s.Origins = []string{"http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"} // a page in development
 	}
-	s.Parts, s.Auth = []string{"gateway", "relay", "worker"}, "none"
+	s.Parts, s.Auth, s.Admin = []string{"gateway", "relay", "worker"}, "none", "write"
 	s.Crawlers = append(s.Crawlers, "script:checkout")
 	if host, port, err := net.SplitHostPort(s.HTTP); err == nil && host == "" {
 		s.HTTP = net.JoinHostPort("127.0.0.1", port) // --http :0 does not mean to let others in

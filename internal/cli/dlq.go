@@ -11,6 +11,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/admin"
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
 )
@@ -80,7 +81,7 @@ func (f *letterFlags) addTo(flags *pflag.FlagSet) {
 
 // none says on stderr what was looked for in vain. A table that the settings do not know is an error.
 func (f *letterFlags) none(a *application, c config.Config, text string) error {
-	if f.Table != "" && f.Table != deliveries {
+	if f.Table != "" && f.Table != admin.Deliveries {
 		if _, err := c.Find(f.Table); err != nil {
 			return err
 		}

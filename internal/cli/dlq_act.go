@@ -18,6 +18,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/admin"
 	"github.com/outboxrelay/outbox/internal/app"
 )
 
@@ -101,11 +102,11 @@ func (a *application) collectLetters(mapping *pflag.FlagSet) *cobra.Command {
 			names := []string{table}
 			switch {
 			case table == "":
-				names = []string{deliveries}
+				names = []string{admin.Deliveries}
 				for _, t := range d.c.Known() {
 					names = append(names, t.Name())
 				}
-			case table != deliveries:
+			case table != admin.Deliveries:
 				if _, err := d.c.Find(table); err != nil {
 					return err
 				}
@@ -135,6 +136,8 @@ type replayFlags struct {
 	rate                   int
 	payload                string
 	window                 time.Duration
+	steps                  []int
+	stopAt                 float64
 }
 
 func (a *application) replayLetters(mapping *pflag.FlagSet) *cobra.Command {
@@ -163,6 +166,12 @@ func (a *application) replayLetters(mapping *pflag.FlagSet) *cobra.Command {
 	cmd.Flags().StringVar(&f.payload, "payload", "",
 		"`file` with a payload instead of the letter's, for a single ID; - for stdin")
 	cmd.Flags().DurationVar(&f.window, "dedup-window", 2*time.Minute, "the relay's --dedup-window, for --dry-run")
+	cmd.Flags().IntSliceVar(&f.steps, "steps", nil, "`letters` of the first steps, for instance 1,10,100; the rest "+
+		"is the "+
+		"last. Each begins when the events of the one before were tried")
+	cmd.Flags().Float64Var(&f.stopAt, "stop-at", 0.1, "`share` of a step's events that may fail again, with "+
+		"--steps: beyond "+
+		"it the replay stops itself")
 	f.by.addTo(cmd.Flags(), "")
 	return cmd
 }
@@ -196,6 +205,10 @@ func (f *replayFlags) options(
 
 func (f *replayFlags) check(a *application, args []string) error {
 	switch {
+	case f.stopAt < 0 || f.stopAt > 1:
+		return usagef("--stop-at is %g, want a share from 0 to 1", f.stopAt)
+	case slices.ContainsFunc(f.steps, func(n int) bool { return n < 1 }):
+		return usagef("--steps: a step has at least one letter")
 	case f.window < 0:
 		return usagef("--dedup-window is %s, must not be negative", f.window)
 	case f.discarded && len(args) == 0:
@@ -243,10 +256,29 @@ func (a *application) replay(ctx context.Context, d letters, o deadletter.Replay
 			counted(total, "letter"),
 			sum.Skipped)
 	}
-	sum, err := deadletter.Replay(ctx, d, o)
+	sum, err := f.run(ctx, d, o, bar)
 	bar.done()
 	err = interrupted(err, sum.Letters)
 	return firstOf(a.printReplayed(d.c.Output, sum), err)
+}
+
+// run replays, in steps if that was asked for.
+func (f replayFlags) run(
+	ctx context.Context, d letters, o deadletter.ReplayOptions, bar *progress,
+) (deadletter.Replayed, error) {
+	if f.steps == nil {
+		return deadletter.Replay(ctx, d, o)
+	}
+	set, err := deadletter.Freeze(ctx, d, o.Selection, "")
+	if err != nil {
+		return deadletter.Replayed{}, err
+	}
+	return deadletter.ReplaySteps(ctx, d, set, o, deadletter.Steps{Sizes: f.steps, StopAt: f.stopAt},
+		func(sum deadletter.Replayed, at deadletter.Stepped) {
+			bar.show("%s step %d: of %s, %d wait, %d fail, %d are dead "+
+				"again", gauge(sum.Letters+sum.Skipped, len(set.Letters)),
+				at.Step, counted(at.Letters, "letter"), at.Waiting, at.Failing, at.Dead)
+		})
 }
 
 // confirmed asks on the terminal.
@@ -324,7 +356,7 @@ func (a *application) printReplayed(form string, sum deadletter.Replayed) error 
 			continue
 		}
 		look := "outbox events --table " + table
-		if table == deliveries {
+		if table == admin.Deliveries {
 			look = "outbox sinks, outbox events --table TABLE --to SINK"
 		}
 		fmt.Fprintf(a.Err, "%s of %s due now: see %s, and outbox dlq list for those that die again\n",

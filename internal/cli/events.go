@@ -11,12 +11,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/outboxrelay/outbox/internal/admin"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/store/operate"
 )
 
 func (a *application) events() *cobra.Command {
-	var of looked
+	var of admin.Of
 	var filter operate.Filter
 	mapping := config.Mapping()
 	cmd := command("events", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
@@ -25,10 +26,10 @@ func (a *application) events() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := v.markPaused(cmd.Context(), rows); err != nil {
+			if err := v.MarkPaused(cmd.Context(), rows); err != nil {
 				return err
 			}
-			a.printTroubles(v.c.Output, troublesOf(cmd.Context(), v.db, of.table))
+			a.printTroubles(v.c.Output, admin.TroublesOf(cmd.Context(), v.db, of.Table))
 			none := "no such events in " + of.String() + lookedFor(cmd.Flags())
 			if !slices.ContainsFunc([]string{"status", "key", "topic", "tenant", "after"}, cmd.Flags().Changed) {
 				none = "no events in " + of.String()
@@ -38,8 +39,8 @@ func (a *application) events() *cobra.Command {
 		})
 	})
 	all, own := cmd.PersistentFlags(), cmd.Flags()
-	all.StringVar(&of.table, "table", "outbox_events", "`table` to look into")
-	all.StringVar(&of.sink, "to", "", "`sink` of a table with routes: what it did not take at once")
+	all.StringVar(&of.Table, "table", "outbox_events", "`table` to look into")
+	all.StringVar(&of.Sink, "to", "", "`sink` of a table with routes: what it did not take at once")
 	all.StringVar(&filter.Tenant, "tenant", "", "`tenant` whose events to show")
 	all.AddFlagSet(mapping)
 	own.StringSliceVar(&filter.Statuses, "status", nil, "`states` to show, for instance NEW,FAILED (default: all)")
@@ -64,7 +65,7 @@ func eventCells(e operate.EventRow) []any {
 		cut(text(e.LastError), 60)}
 }
 
-func (a *application) showEvent(of *looked, tenant *string, mapping *pflag.FlagSet) *cobra.Command {
+func (a *application) showEvent(of *admin.Of, tenant *string, mapping *pflag.FlagSet) *cobra.Command {
 	return command("events show", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
 		return a.browse(cmd, *of, mapping, func(v view) error {
 			event, err := v.Show(cmd.Context(), args[0], *tenant)
@@ -76,9 +77,9 @@ func (a *application) showEvent(of *looked, tenant *string, mapping *pflag.FlagS
 				return err
 			}
 			row := []operate.EventRow{event.EventRow}
-			err = v.markPaused(cmd.Context(), row)
+			err = v.MarkPaused(cmd.Context(), row)
 			event.Paused = row[0].Paused
-			if err = firstOf(err, v.markDeliveriesPaused(cmd.Context(), event)); err != nil {
+			if err = firstOf(err, v.MarkDeliveriesPaused(cmd.Context(), event)); err != nil {
 				return err
 			}
 			if v.c.Output == "json" {
@@ -171,7 +172,7 @@ type eventsDone struct {
 type chosenEvents struct {
 	operate.Selection
 	by     operatorFlags
-	of     *looked
+	of     *admin.Of
 	tenant *string
 	yes    bool
 	// do counts what it has done also when it fails half way.
@@ -216,7 +217,7 @@ func (e *chosenEvents) run(a *application, cmd *cobra.Command, args []string, ma
 		return err
 	}
 	return a.browse(cmd, *e.of, mapping, func(v view) error {
-		done := eventsDone{Table: e.of.table, To: e.of.sink, DryRun: dry}
+		done := eventsDone{Table: e.of.Table, To: e.of.Sink, DryRun: dry}
 		if done.Events, err = e.do(cmd.Context(), v, chosen); err != nil {
 			if done.Events == 0 {
 				return err
@@ -236,7 +237,7 @@ func (e *chosenEvents) run(a *application, cmd *cobra.Command, args []string, ma
 	})
 }
 
-func (a *application) retryEvents(of *looked, tenant *string, mapping *pflag.FlagSet) *cobra.Command {
+func (a *application) retryEvents(of *admin.Of, tenant *string, mapping *pflag.FlagSet) *cobra.Command {
 	e := chosenEvents{of: of, tenant: tenant, none: "no event of %s waits for its next attempt",
 		unfit: "do not wait for an attempt", said: "%s of %s will be tried now", noun: "event"}
 	e.do = func(ctx context.Context, v view, chosen operate.Selection) (int, error) {
@@ -251,10 +252,10 @@ func (a *application) retryEvents(of *looked, tenant *string, mapping *pflag.Fla
 	return cmd
 }
 
-func (a *application) skipEvents(of *looked, tenant *string, mapping *pflag.FlagSet) *cobra.Command {
+func (a *application) skipEvents(of *admin.Of, tenant *string, mapping *pflag.FlagSet) *cobra.Command {
 	e := chosenEvents{of: of, tenant: tenant, none: "no undelivered events of %s are chosen", unfit: "not undelivered"}
 	e.do = func(ctx context.Context, v view, chosen operate.Selection) (int, error) {
-		total, err := v.Undelivered(ctx, chosen)
+		total, _, err := v.Undelivered(ctx, chosen)
 		if err != nil || !e.yes {
 			return total, err
 		}
@@ -262,7 +263,7 @@ func (a *application) skipEvents(of *looked, tenant *string, mapping *pflag.Flag
 		if err != nil {
 			return 0, err
 		}
-		return skipAll(ctx, v.Browser, chosen, by, total)
+		return v.Skip(ctx, chosen, by, total)
 	}
 	cmd := command("events skip", cobra.ArbitraryArgs, func(cmd *cobra.Command, args []string) error {
 		if e.yes && e.by.unreasoned() {

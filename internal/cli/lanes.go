@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outboxrelay/outbox/internal/admin"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/store/operate"
 )
@@ -15,7 +16,7 @@ import (
 const countedForLanes = 100_000
 
 func (a *application) lanes() *cobra.Command {
-	var of looked
+	var of admin.Of
 	var by string
 	var all bool
 	mapping := config.Mapping()
@@ -31,7 +32,7 @@ func (a *application) lanes() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			report.Troubles = troublesOf(cmd.Context(), v.db, report.Table)
+			report.Troubles = admin.TroublesOf(cmd.Context(), v.db, report.Table)
 			if v.c.Output == "json" {
 				return printJSON(a.Out, report)
 			}
@@ -39,7 +40,7 @@ func (a *application) lanes() *cobra.Command {
 			return a.printLanes(report, all)
 		})
 	})
-	cmd.Flags().StringVar(&of.table, "table", "outbox_events", "`table` whose lanes to show")
+	cmd.Flags().StringVar(&of.Table, "table", "outbox_events", "`table` whose lanes to show")
 	cmd.Flags().BoolVar(&all, "all", false, "print each of the 64 lanes")
 	cmd.Flags().StringVar(&by, "by", "", "`what` to count the backlog by, tenant or topic, instead of lanes")
 	cmd.MarkFlagsMutuallyExclusive("all", "by")
@@ -55,7 +56,7 @@ func (a *application) backlogBy(ctx context.Context, v view, by string) error {
 	if err != nil {
 		return err
 	}
-	found.Troubles = troublesOf(ctx, v.db, found.Table)
+	found.Troubles = admin.TroublesOf(ctx, v.db, found.Table)
 	if v.c.Output == "json" {
 		return printJSON(a.Out, found)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outboxrelay/outbox/internal/admin"
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/store/operate"
@@ -99,7 +100,7 @@ func (a *application) pause() *cobra.Command {
 	f := pausing{did: "paused %s: relays obey within a second"}
 	f.do = func(ctx context.Context, c config.Config, db app.Database, p *operate.Pauses) (bool, error) {
 		if f.To != "" {
-			if err := pausableSink(ctx, c, db, looked{f.Table, f.To}); err != nil {
+			if err := admin.PausableSink(ctx, c, db, admin.Of{Table: f.Table, Sink: f.To}); err != nil {
 				return false, err
 			}
 		}
@@ -123,7 +124,7 @@ func (a *application) resume() *cobra.Command {
 func (a *application) pauses() *cobra.Command {
 	return command("pauses", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
 		return a.onDatabase(cmd.Context(), func(c config.Config, db app.Database) error {
-			all, err := allPauses(cmd.Context(), db)
+			all, err := admin.AllPauses(cmd.Context(), db)
 			if err != nil {
 				return err
 			}

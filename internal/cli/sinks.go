@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/admin"
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/store/operate"
@@ -63,12 +64,12 @@ func sinkRows(
 	if err != nil {
 		return nil, nil, err
 	}
-	pauses, err := allPauses(ctx, db)
+	pauses, err := admin.AllPauses(ctx, db)
 	if err != nil {
 		return nil, nil, err
 	}
 	pauses = slices.DeleteFunc(pauses, func(p operate.Pause) bool { return p.Topic != "" || p.Destination != "" })
-	troubles = troublesOf(ctx, db, "")
+	troubles = admin.TroublesOf(ctx, db, "")
 	servers := map[string]string{}
 	for _, s := range c.AllSinks() {
 		servers[s.Name] = s.Masked()
@@ -174,7 +175,7 @@ func (e *ending) each(
 		return nil, err
 	}
 	for _, d := range debts {
-		if d.Sink != name || d.Owed == 0 || e.table != "" && !sameTable(d.Table, e.table) {
+		if d.Sink != name || d.Owed == 0 || e.table != "" && !admin.SameTable(d.Table, e.table) {
 			continue
 		}
 		one := debtEnded{Sink: name, Table: d.Table, To: e.to, Events: d.Owed, DryRun: !e.yes}
@@ -225,7 +226,7 @@ func (a *application) forgetDebts() *cobra.Command {
 		}
 		b, err := db.Browser(ctx, outbox.DeliveriesOf(one.Table, one.Sink))
 		if err == nil {
-			one.Events, err = skipAll(ctx, b, operate.Selection{All: true}, by, one.Events)
+			one.Events, err = b.Skip(ctx, operate.Selection{All: true}, by, one.Events)
 		}
 		return err
 	}
@@ -241,7 +242,7 @@ func (a *application) moveDebts() *cobra.Command {
 		move := operate.DebtMove{Table: one.Table, Sink: one.Sink, To: one.To, Skip: by}
 		total := one.Events
 		for one.Events = 0; one.Events < total && ctx.Err() == nil; {
-			done, err := db.MoveDebt(context.WithoutCancel(ctx), move, min(skipEvents, total-one.Events))
+			done, err := db.MoveDebt(context.WithoutCancel(ctx), move, min(moveEvents, total-one.Events))
 			if err != nil || done == (operate.DebtMoved{}) {
 				return err
 			}
@@ -262,7 +263,7 @@ func (a *application) moveDebts() *cobra.Command {
 
 // movable refuses to give events to a sink that nobody knows, and to take them from one that a relay serves.
 func movable(ctx context.Context, c config.Config, db app.Database, one debtEnded) error {
-	if err := knownSink(ctx, c, db, looked{one.Table, one.To}); err != nil {
+	if err := admin.KnownSink(ctx, c, db, admin.Of{Table: one.Table, Sink: one.To}); err != nil {
 		return err
 	}
 	debtors, err := db.Debtors(ctx)
@@ -276,37 +277,13 @@ func movable(ctx context.Context, c config.Config, db app.Database, one debtEnde
 	return nil
 }
 
-const skipEvents = 500 // a transaction of outbox events skip, and of outbox sinks forget and move
+const moveEvents = 500 // a transaction of outbox sinks move
 
 // skip is who skips events, in one action.
 func (f *operatorFlags) skip() (operate.Skip, error) {
 	run, err := outbox.NewID()
 	by := f.operator()
 	return operate.Skip{Actor: by.Actor, Reason: by.Reason, Run: run}, err
-}
-
-// skipAll skips as many events as there were when it began: producers go on. Pages are not broken off by ctx.
-func skipAll(
-	ctx context.Context, b *operate.Browser, s operate.Selection, by operate.Skip, total int,
-) (done int, err error) {
-	for done < total {
-		if ctx.Err() != nil {
-			return done, ctx.Err()
-		}
-		n, err := b.SkipPage(context.WithoutCancel(ctx), s, by, min(skipEvents, total-done))
-		if err != nil {
-			return done, err
-		}
-		if done += n; n > 0 {
-			continue
-		}
-		// None of those that were chosen was left when they were locked. A relay has delivered them; there may be
-		// others.
-		if left, err := b.Undelivered(ctx, s); err != nil || left == 0 {
-			return done, err
-		}
-	}
-	return done, nil
 }
 
 // compareDebts says which sinks the database has deliveries for and the settings have not. Of all others the relay
@@ -324,7 +301,7 @@ func (a *application) compareDebts(ctx context.Context, c config.Config) {
 		fmt.Fprintf(a.Err, "what sinks are owed was not compared: %v\n", err)
 	}
 	for _, d := range debts {
-		if d.Owed > 0 && !hasSink(c, d.Sink) {
+		if d.Owed > 0 && !admin.HasSink(c, d.Sink) {
 			fmt.Fprintf(a.Err, "sink %s is owed %s of %s, and these settings have no such sink: "+
 				"it waits until a relay has one (outbox sinks)\n", d.Sink, counted(d.Owed, "event"), d.Table)
 		}

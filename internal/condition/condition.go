@@ -34,6 +34,12 @@ func (s Severity) String() string { return severities[s] }
 // MarshalText implements encoding.TextMarshaler.
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Severity) UnmarshalText(text []byte) (err error) {
+	*s, err = parseSeverity(string(text))
+	return err
+}
+
 // parseSeverity reads what a statement has called it.
 func parseSeverity(text string) (Severity, error) {
 	for s, name := range severities {

@@ -142,6 +142,7 @@ func (c *Config) checkServe(problems *Error) {
 		problems.add("parts is empty, so there is nothing to serve: %s", give("parts"))
 	}
 	problems.oneOf("auth", s.Auth, "token", "none")
+	problems.oneOf("admin", s.Admin, "off", "read", "write")
 	s.checkAddresses(problems)
 	atLeast(problems, "stream-limit", s.StreamLimit, 1)
 	if s.Has("gateway") {

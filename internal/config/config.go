@@ -69,6 +69,8 @@ type Serve struct {
 	PublicURL   string
 	Crawlers    []string // names, and patterns of names
 	StreamLimit int
+	Admin       string // off, read or write
+	Environment string // a name, or NAME=COLOUR
 }
 
 // parts are those that a process of outbox serve can have: the HTTP API and its streams, delivery,
@@ -235,6 +237,10 @@ func (c *Config) serveFlags() *pflag.FlagSet {
 	fs.IntVar(&s.StreamLimit, "stream-limit", 20_000,
 		"most `streams` open in this process, of which a quarter may be of one tenant; they "+
 			"follow a fifth as many topics, and at least 4000")
+	fs.StringVar(&s.Admin, "admin", "off",
+		"what `operators` may do through the API and the page at /ui, with tokens of admin scopes: off, read or write")
+	fs.StringVar(&s.Environment, "environment", "",
+		"`name` of this environment on the page at /ui, with a colour: production=#b91c1c")
 	return fs
 }
 

@@ -183,7 +183,7 @@ func (p *page) state(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Waiting, err = p.events.Undelivered(ctx, operate.Selection{All: true}); err != nil {
+	if s.Waiting, _, err = p.events.Undelivered(ctx, operate.Selection{All: true}); err != nil {
 		return nil, err
 	}
 	letters, _, err := p.letters.List(ctx, deadletter.Filter{Table: p.layout.Table, Limit: 500})

@@ -51,10 +51,14 @@ func (g gate) bearer(ctx context.Context, r *http.Request) (token.Principal, err
 	return g.cfg.Auth.Authenticate(ctx, strings.TrimSpace(text))
 }
 
-// waiting is the metadata of an operation that may wait for so long before it begins to answer.
-const waiting = "waiting"
+// Waiting is the metadata of an operation that may take so long (a time.Duration) beyond Config.Timeout, to wait or to
+// answer bit by bit.
+const Waiting = "waiting"
 
 type principalKey struct{}
+
+// PrincipalOf returns who makes the request of an operation.
+func PrincipalOf(ctx context.Context) token.Principal { return principalOf(ctx) }
 
 func principalOf(ctx context.Context) token.Principal {
 	p, _ := ctx.Value(principalKey{}).(token.Principal) // guard has set it; without it, no tenant has any run
@@ -63,7 +67,7 @@ func principalOf(ctx context.Context) token.Principal {
 
 // guard lets a request of the API through whose principal has the operation's scope, and limits its time.
 func (g gate) guard(hc huma.Context, next func(huma.Context)) {
-	waits, _ := hc.Operation().Metadata[waiting].(time.Duration)
+	waits, _ := hc.Operation().Metadata[Waiting].(time.Duration)
 	ctx, cancel := context.WithTimeout(hc.Context(), g.cfg.Timeout+waits)
 	defer cancel()
 	r, w := humago.Unwrap(hc)

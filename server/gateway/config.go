@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/stream"
 	"github.com/outboxrelay/outbox/server/subscription"
@@ -27,6 +29,9 @@ type Config struct {
 	// and must not come through a proxy.
 	Auth    *token.Authenticator
 	Streams StreamConfig
+	// Routes add operations of other packages, which are guarded, limited and described as the gateway's own: by the
+	// scopes of their Security, and Waiting of their Metadata.
+	Routes []func(huma.API)
 	// RunsOnly refuses topics other than runs. It is for relays that publish bare payloads: nothing tells then whose a
 	// topic's message is, nor who wrote it.
 	RunsOnly bool

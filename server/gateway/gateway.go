@@ -71,6 +71,9 @@ func New(cfg Config) (*Gateway, error) {
 	a.routeEvents()
 	a.routeTickets()
 	a.routeSubscriptions(g.waiter)
+	for _, route := range cfg.Routes {
+		route(a.API)
+	}
 	if cfg.Hub != nil {
 		mux.HandleFunc("GET /v1/runs/{id}/stream", g.streams.streamRun)
 		mux.HandleFunc("GET /v1/stream", g.streams.streamTopics)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -26,7 +25,8 @@ append with the same event ids, the others as they are.
 
 Each request carries a token (Authorization: Bearer obx_…) of one tenant; a run of another tenant does not exist (404).
 The scope that an operation needs is in
-its security requirement: read, write, operate or consume; none includes another.`
+its security requirement: read, write, operate, consume, admin:read or admin:write; none includes another.
+A token of tenant * has admin scopes alone, over all tenants.`
 
 // api is what the operations share: all of the API but its streams.
 type api struct {
@@ -52,6 +52,7 @@ func newAPI(g gate, mux *http.ServeMux) *api {
 	cfg.Tags = []*huma.Tag{{Name: "Runs", Description: "Crawl runs and their events."},
 		{Name: "Events", Description: "The log of a run, in pages."},
 		{Name: "Subscriptions", Description: "Events of a log table, to be acknowledged."},
+		{Name: "Admin", Description: "What operators see and do."},
 		{Name: "Streams", Description: "Events as they commit, as Server-Sent Events."}}
 	cfg.Servers = []*huma.Server{{URL: cmp.Or(g.cfg.PublicURL, "/")}}
 	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
@@ -152,22 +153,38 @@ func (a *api) operation(
 	}
 }
 
-// requests are the schemas of what is sent to us, where an unknown field is refused.
-var requests = []string{"Acknowledge", "AppendEvent", "AppendEvents", "CreateRun", "FailRun", "GiveBack", "Nothing",
-	"Receipt", "Subscribe"}
+// sent adds the names of the schemas of what is sent to us: there an unknown field is refused.
+func sent(names map[string]bool, r huma.Registry, s *huma.Schema) {
+	if s == nil {
+		return
+	}
+	if name := strings.TrimPrefix(s.Ref, "#/components/schemas/"); s.Ref != "" && !names[name] {
+		names[name] = true
+		sent(names, r, r.SchemaFromRef(s.Ref))
+	}
+	sent(names, r, s.Items)
+	for _, of := range s.Properties {
+		sent(names, r, of)
+	}
+}
 
 // routeDescription serves the description of the API to anybody.
 func (a *api) routeDescription(mux *http.ServeMux) error {
-	doc := a.OpenAPI()
+	doc, requests := a.OpenAPI(), map[string]bool{}
 	for _, path := range doc.Paths {
 		for _, op := range []*huma.Operation{path.Get, path.Post, path.Put, path.Delete} {
 			if op != nil {
 				delete(op.Responses, "422") // see refine
+				if op.RequestBody != nil {
+					for _, body := range op.RequestBody.Content {
+						sent(requests, doc.Components.Schemas, body.Schema)
+					}
+				}
 			}
 		}
 	}
 	for name, schema := range doc.Components.Schemas.Map() {
-		if !slices.Contains(requests, name) {
+		if !requests[name] {
 			schema.AdditionalProperties = nil // an answer may get further fields without breaking those who check it
 		}
 		delete(schema.Properties, "value") // of ErrorDetail: see refine

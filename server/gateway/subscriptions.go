@@ -235,7 +235,7 @@ func (a *api) routeSubscriptions(waiter *subscription.Waiter) {
 nothing. An event is given again once its lease is over, unless it was acknowledged. While an event of a key is another
 answer's, or waits for its next attempt, nothing behind it of its key is given.`,
 		http.StatusNotFound, http.StatusTooManyRequests)
-	next.Metadata = map[string]any{waiting: maxWait}
+	next.Metadata = map[string]any{Waiting: maxWait}
 	served(s, next, s.next)
 	ack := a.operation("ackEvents", http.MethodPost, of+"/ack", token.Consume, http.StatusOK, "Acknowledge events",
 		"They are not given again. What changes nothing is named, with the reason.",

@@ -33,9 +33,11 @@ var encoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPaddin
 func New(tenant, name string, scopes []Scope) (t Token, text string, sum [32]byte, err error) {
 	switch {
 	case tenant == "" || utf8.RuneCountInString(tenant) > maxTenant || !printable(tenant):
-		return t, "", sum, fmt.Errorf("make token: the tenant must be 1 to %d printable characters, is %q", maxTenant, tenant)
+		return t, "", sum, fmt.Errorf("make token: the tenant must be 1 to %d printable characters, is "+
+			"%q", maxTenant, tenant)
 	case utf8.RuneCountInString(name) > maxName || !printable(name):
-		return t, "", sum, fmt.Errorf("make token: the name must be at most %d printable characters, is %q", maxName, name)
+		return t, "", sum, fmt.Errorf("make token: the name must be at most %d printable characters, is "+
+			"%q", maxName, name)
 	case len(scopes) == 0:
 		return t, "", sum, fmt.Errorf("make token: it has no scope (known: %s)", known())
 	}
@@ -49,6 +51,12 @@ func New(tenant, name string, scopes []Scope) (t Token, text string, sum [32]byt
 		if !slices.Contains(Scopes, s) {
 			return Token{}, "", sum, fmt.Errorf("make token: unknown scope %q (known: %s)", s, known())
 		}
+	}
+	if tenant == AllTenants && slices.ContainsFunc(t.Scopes,
+		func(s Scope) bool { return s != AdminRead && s != AdminWrite }) {
+		return Token{}, "", sum, fmt.Errorf("make token: tenant %s is for the scopes %s and %s "+
+			"alone", AllTenants, AdminRead,
+			AdminWrite)
 	}
 	t.ID = random(8)[:idLength]
 	secret := random(secretBytes)

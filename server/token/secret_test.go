@@ -46,8 +46,9 @@ func TestNewRefuses(t *testing.T) {
 		{"a\xff", "", all, "tenant"},
 		{"a", strings.Repeat("x", 101), all, "name"},
 		{"a", "b\x00", all, "name"},
-		{"a", "b", nil, "no scope (known: read, write, operate, consume)"},
-		{"a", "b", []Scope{Read, "admin"}, `unknown scope "admin" (known: read, write, operate, consume)`},
+		{AllTenants, "b", []Scope{AdminRead, Read}, "admin:read and admin:write alone"},
+		{"a", "b", nil, "no scope (known: read, write, operate, consume, admin:read, admin:write)"},
+		{"a", "b", []Scope{Read, "admin"}, `unknown scope "admin" (known: read, write, operate, consume, admin:read, admin:write)`},
 	} {
 		if _, text, _, err := New(c.tenant, c.name, c.scopes); err == nil || !strings.Contains(err.Error(), c.want) ||
 			text != "" {

@@ -25,10 +25,16 @@ const (
 	Write   Scope = "write"   // create runs, append events, start, complete, fail
 	Operate Scope = "operate" // cancel runs, make and remove subscriptions
 	Consume Scope = "consume" // get and acknowledge the events of subscriptions
+	// What operators see and do, of the token's tenant, or of all if that is AllTenants.
+	AdminRead  Scope = "admin:read"
+	AdminWrite Scope = "admin:write"
 )
 
+// AllTenants is the tenant of a token that is no tenant's: it is for admin scopes alone.
+const AllTenants = "*"
+
 // Scopes are all of them.
-var Scopes = []Scope{Read, Write, Operate, Consume}
+var Scopes = []Scope{Read, Write, Operate, Consume, AdminRead, AdminWrite}
 
 // TicketTTL is how long a ticket may be used.
 const TicketTTL = 30 * time.Second

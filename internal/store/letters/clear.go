@@ -33,7 +33,7 @@ func (d *Store) DiscardPage(
 	}
 	q.Limit, q.Reason, q.Now = limit, by.Reason, time.Now()
 	err = d.write(ctx, s.Tenant, func(tx *cold.Tx) (err error) {
-		n, err = change(ctx, tx, "dlq_discard", q, by, cold.Action{Action: "discard", Filter: s})
+		n, err = change(ctx, tx, "dlq_discard", q, by, cold.Action{Action: "discard", Filter: recorded(s)})
 		return err
 	})
 	if err != nil {

@@ -199,6 +199,14 @@ func selected(s deadletter.Selection) (*Query, error) {
 	return q.filled(), nil
 }
 
+// recorded is what the record has of a selection: of a part of a set how the set was chosen, not its ids.
+func recorded(s deadletter.Selection) deadletter.Selection {
+	if s.All || s.Filter != (deadletter.Filter{}) {
+		s.IDs = nil
+	}
+	return s
+}
+
 // read runs fn in a transaction that reads, as the tenant where row-level security asks for one.
 func (d *Store) read(ctx context.Context, tenant string, fn func(*cold.Tx) error) error {
 	return d.in(ctx, cold.Read, tenant, fn)

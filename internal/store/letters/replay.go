@@ -126,7 +126,7 @@ func (r *replaying) finish(ctx context.Context) error {
 	}
 	by := r.request.Operator
 	return r.tx.Record(ctx, cold.Action{Actor: by.Actor, Action: "replay", Reason: by.Reason, Rows: n,
-		Filter: r.request.Selection, Detail: map[string]any{
+		Filter: recorded(r.request.Selection), Detail: map[string]any{
 			"run": r.request.Run, "tables": r.page.Replayed, "skipped": len(r.page.Skipped),
 			"payload_replaced": r.request.Payload != nil}})
 }

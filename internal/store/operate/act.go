@@ -101,20 +101,20 @@ func (b *Browser) RetryNow(ctx context.Context, s Selection, actor, reason strin
 	return n, nil
 }
 
-// Undelivered counts the events that a selection takes.
-func (b *Browser) Undelivered(ctx context.Context, s Selection) (n int, err error) {
+// Undelivered counts the events that a selection takes, and says at which position the last of them stands.
+func (b *Browser) Undelivered(ctx context.Context, s Selection) (n int, last int64, err error) {
 	if s.None() {
-		return 0, nil
+		return 0, 0, nil
 	}
 	q, err := b.selected(s)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	err = b.read(ctx, s.Tenant, func(tx *cold.Tx) error { return tx.One(ctx, "events_undelivered", q, &n) })
+	err = b.read(ctx, s.Tenant, func(tx *cold.Tx) error { return tx.One(ctx, "events_undelivered", q, &n, &last) })
 	if err != nil {
-		return 0, fmt.Errorf("count undelivered events of %s: %w", b.layout.Name(), err)
+		return 0, 0, fmt.Errorf("count undelivered events of %s: %w", b.layout.Name(), err)
 	}
-	return n, nil
+	return n, last, nil
 }
 
 // SkipPage makes undelivered events dead letters instead of delivering them, at most limit of a selection, the oldest
@@ -139,6 +139,32 @@ func (b *Browser) SkipPage(ctx context.Context, s Selection, by Skip, limit int)
 		return 0, fmt.Errorf("skip events of %s: %w", b.layout.Name(), err)
 	}
 	return n, nil
+}
+
+// skipEvents is how many events a transaction of Skip takes.
+const skipEvents = 500
+
+// Skip is SkipPage until total events of a selection were skipped, or none is left. It ends between two pages with ctx,
+// and says how many it has done also where it fails.
+func (b *Browser) Skip(ctx context.Context, s Selection, by Skip, total int) (done int, err error) {
+	for done < total {
+		if ctx.Err() != nil {
+			return done, ctx.Err()
+		}
+		n, err := b.SkipPage(context.WithoutCancel(ctx), s, by, min(skipEvents, total-done))
+		if err != nil {
+			return done, err
+		}
+		if done += n; n > 0 {
+			continue
+		}
+		// None of those that were chosen was left when they were locked. A relay has delivered them; there may be
+		// others.
+		if left, _, err := b.Undelivered(ctx, s); err != nil || left == 0 {
+			return done, err
+		}
+	}
+	return done, nil
 }
 
 func (b *Browser) skip(ctx context.Context, tx *cold.Tx, q *query, by Skip) (n int, err error) {

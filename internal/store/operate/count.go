@@ -85,6 +85,15 @@ func (b *Browser) Lanes(ctx context.Context, limit int) (LaneReport, error) {
 	return r, nil
 }
 
+// Written is how many events were ever written into the table, or about as many: it tells a rate.
+func (b *Browser) Written(ctx context.Context) (n int64, err error) {
+	err = cold.Read(ctx, b.db, func(tx *cold.Tx) error { return tx.One(ctx, "written", b.query(), &n) })
+	if err != nil {
+		return 0, fmt.Errorf("count what was written into %s: %w", b.layout.Table, err)
+	}
+	return n, nil
+}
+
 // left is how many seconds of a lease are left; below 0: it has lapsed.
 func left(expires, now sqltable.Text) *float64 {
 	ends, at := expires.Moment(), now.Moment()

@@ -91,6 +91,8 @@ type Selection struct {
 	Tenant string      `json:"tenant,omitempty"`
 	Key    string      `json:"key,omitempty"`
 	Topic  string      `json:"topic,omitempty"` // as Filter has it
+	// UpTo leaves out what stands behind a position, and chooses nothing by itself. 0: there is none.
+	UpTo int64 `json:"upTo,omitempty"`
 }
 
 // None tells whether nothing was chosen: an empty list of ids must not mean everything.

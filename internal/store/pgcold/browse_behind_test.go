@@ -29,7 +29,7 @@ func TestWaitingPlans(t *testing.T) {
 	}{
 		// PostgreSQL 18 finds an aggregate's id without its type, by a skip scan.
 		{func(b *operate.Browser) error {
-			_, err := b.Undelivered(ctx, operate.Selection{Key: "7"})
+			_, _, err := b.Undelivered(ctx, operate.Selection{Key: "7"})
 			return err
 		}, []string{"outbox_events_undelivered|outbox_events_tenants|idx_outbox_aggregate"}},
 		{func(b *operate.Browser) error {

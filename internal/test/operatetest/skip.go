@@ -34,7 +34,7 @@ var skip = operate.Skip{Actor: "me@host", Reason: "test data",
 // skipped skips what is chosen and wants so many.
 func skipped(t *testing.T, b *operate.Browser, s operate.Selection, want int) {
 	t.Helper()
-	if n, err := b.Undelivered(t.Context(), s); err != nil || n < want {
+	if n, _, err := b.Undelivered(t.Context(), s); err != nil || n < want {
 		t.Errorf("%+v chooses %d, error %v, want at least %d", s, n, err, want)
 	}
 	if n, err := b.SkipPage(t.Context(), s, skip, 100); err != nil || n != want {
@@ -184,7 +184,7 @@ func skipsBesideRelay(t *testing.T, s *suite) {
 			t.Fatal(err)
 		}
 		total += n
-		if left, err := b.Undelivered(t.Context(), operate.Selection{All: true}); err != nil {
+		if left, _, err := b.Undelivered(t.Context(), operate.Selection{All: true}); err != nil {
 			t.Fatal(err)
 		} else if left == 0 {
 			break

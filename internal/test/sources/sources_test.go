@@ -41,7 +41,6 @@ const (
 // keys are so many of each producer; the first one of all fails for a while.
 func keys() int { return max(10, *rate/20) }
 
-
 // broker is a server that can be killed.
 type broker struct {
 	address       string

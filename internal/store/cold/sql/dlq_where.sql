@@ -21,6 +21,7 @@ would otherwise be planned for any filter, that is, for none. What differs betwe
     {{- /* Ids are UUIDv7: the first with a time is the bound of that time. */}}
     {{- if .F.Since}} AND l.id >= {{template "uuid" (arg .SinceID)}}{{end}}
     {{- if .F.Until}} AND l.id < {{template "uuid" (arg .UntilID)}}{{end}}
+    {{- with .F.UpTo}} AND l.id <= {{template "uuid" (arg .)}}{{end}}
     {{- with .F.Error}} AND {{template "some_error_has" (arg .)}}{{end}}
     {{- with .F.Fingerprint}} AND {{template "fingerprint"}} = lower({{template "text" (arg .)}}){{end}}
 {{- end}}
