@@ -1,0 +1,88 @@
+// Requests to the server that the page came from, wherever a proxy has put it.
+import { parse, stringify } from './json'
+import type { Search } from './types'
+
+const root = new URL('../v1/', document.baseURI)
+const tokenName = 'outbox-token'
+
+export class Problem extends Error {
+  constructor(readonly status: number, readonly title: string, detail?: string) {
+    super(detail || title)
+  }
+}
+
+export const token = {
+  get: () => sessionStorage.getItem(tokenName) ?? '',
+  set: (text: string) => sessionStorage.setItem(tokenName, text),
+  clear: () => sessionStorage.removeItem(tokenName),
+}
+
+function address(path: string, search?: Search) {
+  const url = new URL(path, root)
+  for (const [name, value] of Object.entries(search ?? {})) if (value) url.searchParams.set(name, value)
+  return url
+}
+
+async function send(url: URL, init: RequestInit): Promise<Response> {
+  const headers = new Headers(init.headers)
+  if (token.get()) headers.set('Authorization', `Bearer ${token.get()}`)
+  let answer: Response
+  try {
+    answer = await fetch(url, { ...init, headers, cache: 'no-store' })
+  } catch (cause) {
+    if (init.signal?.aborted) throw cause
+    throw new Problem(0, 'The server does not answer', 'The server does not answer. It may be starting again, or the network is away.')
+  }
+  if (answer.ok) return answer
+  const text = await answer.text()
+  try {
+    const said = parse(text) as { title?: string; detail?: string; errors?: { message?: string; location?: string }[] }
+    const errors = said.errors?.map(e => [e.location, e.message].filter(Boolean).join(': ')).join('; ')
+    throw new Problem(answer.status, said.title ?? answer.statusText, [said.detail, errors].filter(Boolean).join(': '))
+  } catch (e) {
+    throw e instanceof Problem ? e : new Problem(answer.status, answer.statusText || `HTTP ${answer.status}`, text.slice(0, 300))
+  }
+}
+
+export async function get<T>(path: string, search?: Search, signal?: AbortSignal): Promise<T> {
+  return parse(await getText(path, search, signal)) as T
+}
+
+export async function getText(path: string, search?: Search, signal?: AbortSignal): Promise<string> {
+  return (await send(address(path, search), { signal, headers: { Accept: 'application/json' } })).text()
+}
+
+const posted = (body: unknown, accept: string, signal?: AbortSignal): RequestInit => ({
+  method: 'POST', body: stringify(body), signal, headers: { 'Content-Type': 'application/json', Accept: accept },
+})
+
+export async function post<T>(path: string, body: unknown): Promise<T> {
+  return parse(await (await send(address(path), posted(body, 'application/json'))).text()) as T
+}
+
+export type Heard = (event: string, data: unknown) => void
+
+// Streams are read with fetch, since EventSource cannot send the Authorization header.
+export async function listen(path: string, heard: Heard, signal: AbortSignal, body?: unknown): Promise<void> {
+  const accept = 'text/event-stream'
+  const answer = await send(address(path), body === undefined ? { signal, headers: { Accept: accept } } : posted(body, accept, signal))
+  if (!answer.body) return
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader()
+  for (let rest = ''; ;) {
+    const { done, value } = await reader.read()
+    if (done) return
+    const blocks = (rest + value).replaceAll('\r\n', '\n').split('\n\n')
+    rest = blocks.pop() ?? ''
+    for (const block of blocks) tell(block, heard)
+  }
+}
+
+function tell(block: string, heard: Heard) {
+  let event = 'message'
+  const data: string[] = []
+  for (const line of block.split('\n')) {
+    if (line.startsWith('event:')) event = line.slice(6).trim()
+    else if (line.startsWith('data:')) data.push(line.slice(5).replace(/^ /, ''))
+  }
+  if (data.length) heard(event, parse(data.join('\n')))
+}
