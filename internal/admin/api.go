@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -41,6 +42,7 @@ func (d *Desk) Route(api huma.API) {
 	watch := read("adminWatch", "/overview/stream", "Follow the state of everything",
 		"Server-Sent Events named overview. The database is asked as often however many follow.")
 	watch.Metadata = map[string]any{gateway.Waiting: streamed}
+	watch.Responses = streams[Overview](api, "The events.")
 	huma.Register(api, watch, d.follow)
 	huma.Register(api, read("adminHistory", "/history", "Get the last minutes of the tables",
 		"What was seen while somebody looked, at most 15 minutes."), d.past)
@@ -216,6 +218,13 @@ func (d *Desk) follow(ctx context.Context, _ *empty) (*huma.StreamResponse, erro
 	}}, nil
 }
 
+// streams describes an answer of Server-Sent Events whose data are T in JSON.
+func streams[T any](api huma.API, what string) map[string]*huma.Response {
+	data := api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[T](), true, "")
+	return map[string]*huma.Response{"200": {Description: what,
+		Content: map[string]*huma.MediaType{"text/event-stream": {Schema: data}}}}
+}
+
 // events writes Server-Sent Events.
 type events struct {
 	hc    huma.Context
@@ -268,7 +277,7 @@ func (d *Desk) conditions(ctx context.Context, _ *empty) (*out[condition.Report]
 		return nil, err
 	}
 	x := d.Examination
-	return &out[condition.Report]{x.Examine(ctx, condition.Selection{})}, nil
+	return &out[condition.Report]{x.Examine(ctx, d.Which)}, nil
 }
 
 // TablePath names a table.

@@ -22,6 +22,7 @@ type DeskConfig struct {
 	Database    Database
 	Examination condition.Examination // of Config and Database
 	Wake        func(table string)    // tells the relays of a table that it has something to deliver
+	Which       condition.Selection   // of the conditions
 	ReadOnly    bool
 	Version     string
 	Logger      *slog.Logger
@@ -43,7 +44,7 @@ type Desk struct {
 
 // NewDesk returns a desk whose Run must be called.
 func NewDesk(c DeskConfig) *Desk {
-	return &Desk{DeskConfig: c, next: make(chan struct{}), wanted: make(chan struct{}, 1)}
+	return &Desk{DeskConfig: c, now: unknown(), next: make(chan struct{}), wanted: make(chan struct{}, 1)}
 }
 
 // Overview is the state of everything, as it was At.
@@ -60,6 +61,11 @@ type Overview struct {
 	Letters    LetterCount         `json:"letters"`
 	Pauses     []operate.Pause     `json:"pauses" nullable:"false"`
 	Error      string              `json:"error,omitempty" doc:"Why nothing newer is known."`
+}
+
+// unknown is the state before anything is known.
+func unknown() Overview {
+	return Overview{Tables: []TableState{}, Sinks: []SinkState{}, Blocked: []Blocked{}, Pauses: []operate.Pause{}}
 }
 
 // TableState is a table, and who serves it.
@@ -187,7 +193,7 @@ func (d *Desk) sample(ctx context.Context) (tables int) {
 		now.Error = err.Error()
 	} else if time.Since(examined.At) > examineEvery {
 		x := d.Examination
-		examined = x.Examine(ctx, condition.Selection{})
+		examined = x.Examine(ctx, d.Which)
 	}
 	now.judge(examined)
 	d.mu.Lock()
@@ -264,8 +270,8 @@ func (d *Desk) watch(ctx context.Context, fn func(Overview) error) error {
 
 // read asks the database for all but the conditions.
 func (d *Desk) read(ctx context.Context, before Overview) (now Overview, err error) {
-	now = Overview{At: time.Now().UTC(), Tables: []TableState{}, Sinks: []SinkState{}, Blocked: []Blocked{},
-		Pauses: []operate.Pause{}}
+	now = unknown()
+	now.At = time.Now().UTC()
 	tables, err := d.Config.Tables()
 	if err != nil {
 		return now, err

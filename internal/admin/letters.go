@@ -35,6 +35,7 @@ func (d *Desk) routeLetters(api huma.API, read, write operations) {
 			"is no "+
 			"longer the same: 409.")
 	replay.Metadata = map[string]any{gateway.Waiting: streamed}
+	replay.Responses = streams[Progress](api, "Progress, and at last the end.")
 	huma.Register(api, replay, d.replay)
 	discard := write("adminDiscard", "/letters/discard", "Discard the dead letters of a set", "")
 	discard.Metadata = map[string]any{gateway.Waiting: time.Minute}

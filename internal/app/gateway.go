@@ -14,6 +14,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/admin"
+	"github.com/outboxrelay/outbox/internal/condition"
 	"github.com/outboxrelay/outbox/internal/metrics"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/gateway"
@@ -188,7 +189,11 @@ func (a *api) desk(db Database, notifier Notifier) *admin.Desk {
 	if a.cfg.Serve.Admin == "off" {
 		return nil
 	}
-	return admin.NewDesk(admin.DeskConfig{Config: a.cfg, Database: db, Examination: examination(a.cfg, db),
+	var which condition.Selection
+	if !a.cfg.Serve.Has(partRelay) {
+		which.Skip = []string{condition.RightMissing} // of relays: this process need not have their rights
+	}
+	return admin.NewDesk(admin.DeskConfig{Which: which, Config: a.cfg, Database: db, Examination: examination(a.cfg, db),
 		Wake: notifier.Wake, ReadOnly: a.cfg.Serve.Admin != "write", Logger: a.log})
 }
 

@@ -95,6 +95,7 @@ var layers = []layer{
 	{"internal/metrics", 9, "watches the layers below; they know an interface of package outbox, not Prometheus"},
 	{"internal/app", appRank, "the only place that sees every store and broker"},
 	{"internal/admin", 9, "what operators see and do, whichever database it is; the commands and the API ask it"},
+	{"ui", 0, "the operators' page as files; what it asks, the browser asks"},
 	{"internal/condition", 8, "what can be wrong, whichever database and broker it is"},
 	{"internal/dev", 11, "outbox dev around the parts of app: a page, a status, and whose a file is"},
 	{"internal/cli", 12, "commands and flags; builds nothing itself"},

@@ -70,7 +70,7 @@ func (a *application) createToken() *cobra.Command {
 	cmd.Flags().StringVar(&tenant, "tenant", crawl.DefaultTenant, "`tenant` that the token speaks for")
 	cmd.Flags().StringVar(&name, "name", "", "`name`, to tell it from others")
 	cmd.Flags().StringSliceVar(&scopes, "scope", nil,
-		"what it allows: `read, write, operate, consume`, separated by commas (required)")
+		"what it allows: `read, write, operate, consume, admin:read, admin:write`, separated by commas (required)")
 	cmd.Flags().StringVar(&expires, "expires", "90d", "`time` until it expires, as 720h or 30d; or never")
 	return cmd
 }

@@ -3,6 +3,9 @@ package condition
 // away is the one condition that is looked for where there is no database.
 const away = "OBX-006"
 
+// RightMissing is the condition of a login that lacks what a relay needs.
+const RightMissing = "OBX-019"
+
 // CanaryLost is the condition of a canary that has not arrived.
 const CanaryLost = "OBX-052"
 
@@ -131,7 +134,7 @@ var Catalogue = []Condition{
 		Remedy: "run outbox migrate up, or correct --table and the layout",
 	},
 	{
-		ID: "OBX-019", Name: "right missing", Category: "schema", Severity: Critical, Pre: true,
+		ID: RightMissing, Name: "right missing", Category: "schema", Severity: Critical, Pre: true,
 		check:  opening(forbidden),
 		Means:  "This role may not read or settle a table. With a relay's settings: nothing of it is delivered.",
 		Remedy: "grant what the sentence names, or run outbox migrate roles and use a login that has outbox_relay",

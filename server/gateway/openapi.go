@@ -187,7 +187,9 @@ func (a *api) routeDescription(mux *http.ServeMux) error {
 		if !requests[name] {
 			schema.AdditionalProperties = nil // an answer may get further fields without breaking those who check it
 		}
-		delete(schema.Properties, "value") // of ErrorDetail: see refine
+		if name == "ErrorDetail" {
+			delete(schema.Properties, "value") // see refine
+		}
 		if list := schema.Properties["errors"]; list != nil {
 			list.Nullable = false // it is left out
 		}
