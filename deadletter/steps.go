@@ -48,7 +48,8 @@ func Freeze(ctx context.Context, store Store, s Selection, name string) (Set, er
 		return Set{}, err
 	}
 	if len(letters) > maxSet {
-		return Set{}, fmt.Errorf("%w: more than %d letters at once: narrow the filter, for instance by time", ErrFilter, maxSet)
+		return Set{}, fmt.Errorf("%w: more than %d letters at once: narrow the filter, for instance by time", ErrFilter,
+			maxSet)
 	}
 	for _, l := range letters {
 		if name == "" && bytes.Compare(l.ID[:], s.UpTo[:]) > 0 {

@@ -21,6 +21,7 @@ import (
 	"github.com/outboxrelay/outbox/server/subscription"
 	"github.com/outboxrelay/outbox/server/token"
 	"github.com/outboxrelay/outbox/sink"
+	"github.com/outboxrelay/outbox/ui"
 )
 
 // drainWindow is over how long the streams end of a gateway that stops, at most.
@@ -237,16 +238,20 @@ func (a *api) serve(ctx, behind context.Context, g *gateway.Gateway) error {
 	return err
 }
 
-// home adds the page at / and the metrics, if there is one.
+// home adds what is for people: the operators' page where they may do something, and the page at / with the metrics,
+// if there is one.
 func (a *api) home(rest http.Handler) http.Handler {
-	if a.extras.Home == nil {
-		return rest
-	}
 	mux := http.NewServeMux()
-	page := a.extras.Home(a.metrics)
-	mux.Handle("GET /{$}", page)
-	mux.Handle("/dev/", page)
-	mux.Handle("GET /metrics", private(scraped(a.metrics)))
+	if a.cfg.Serve.Admin != "off" {
+		mux.Handle("/ui/", http.StripPrefix("/ui", ui.Handler()))
+		mux.Handle("GET /ui", http.RedirectHandler("ui/", http.StatusMovedPermanently))
+	}
+	if a.extras.Home != nil {
+		page := a.extras.Home(a.metrics)
+		mux.Handle("GET /{$}", page)
+		mux.Handle("/dev/", page)
+		mux.Handle("GET /metrics", private(scraped(a.metrics)))
+	}
 	mux.Handle("/", rest)
 	return mux
 }
