@@ -33,7 +33,7 @@ export function Chart({ times, lines, log, format, label }:
         : { range: (_, __, high) => [0, Math.max(high ?? 0, 1) * 1.1] } },
       axes: [
         { ...axis, grid: { show: false }, size: 26, space: 70, values: (_, at) => at.map(clock) },
-        { ...axis, size: 52, gap: 6, space: 32, filter: log ? powers : undefined, grid: { ...grid, filter: log ? powers : undefined }, values: (_, at) => at.map(v => v === null ? '' : latest.current.format(v)) },
+        { ...axis, size: 52, gap: 6, space: 32, ...(log ? { filter: powers, grid: { ...grid, filter: powers } } : {}), values: (_, at) => at.map(v => v === null ? '' : latest.current.format(v)) },
       ],
       series: [{}, ...latest.current.lines.map(l => {
         const stroke = colour(l.colour)
