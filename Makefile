@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help deps servers quick test test-database race suite lint vuln build bench bench-peers bench-quick bench-report orms migrators readers clients fuzz chaos soak storm snapshot snapshot-log
+.PHONY: help deps servers quick test test-database race suite lint vuln build bench bench-peers bench-quick bench-report orms migrators readers clients fuzz chaos soak storm snapshot snapshot-log ui
 
 FUZZTIME ?= 20s
 
@@ -90,6 +90,10 @@ $(GOLANGCI):
 # Not a step of .ci/run: it needs vuln.go.dev, which the machines of CI do not reach.
 vuln: ## known vulnerabilities of the dependencies, with govulncheck; needs a network that reaches vuln.go.dev
 	go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...
+
+# Not a step of .ci/run: npm is asked for what it runs.
+ui: ## the operator's page (ui/dist) from its sources, and whether it is what is committed; needs node 20.19 or later, and npm
+	@bash scripts/ui.sh
 
 build: ## the outbox command, as bin/outbox
 	go build -o bin/outbox ./cmd/outbox

@@ -22,7 +22,8 @@ var built embed.FS
 // policy allows what comes with the page and nothing else: no inline script, no inline style, no other host.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 
-// Handler serves the page at its root. Mount it behind [http.StripPrefix]; the page finds the API at ../v1/ of its own URL.
+// Handler serves the page at its root. Mount it behind [http.StripPrefix]; the page finds the API at ../v1/ of its own
+// URL.
 func Handler() http.Handler {
 	dist, err := fs.Sub(built, "dist")
 	if err != nil {

@@ -102,7 +102,7 @@ func TestSourcesAreInTheRepository(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() && entry.Name() == ".git" {
+		if entry.IsDir() && (entry.Name() == ".git" || entry.Name() == "node_modules") {
 			return filepath.SkipDir
 		}
 		kind := filepath.Ext(path)

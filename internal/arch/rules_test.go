@@ -97,6 +97,7 @@ var layers = []layer{
 	{"internal/admin", 9, "what operators see and do, whichever database it is; the commands and the API ask it"},
 	{"ui", 0, "the operators' page as files; what it asks, the browser asks"},
 	{"internal/condition", 8, "what can be wrong, whichever database and broker it is"},
+	{"ui", 0, "files of a page; what serves the data beside it, they do not know"},
 	{"internal/dev", 11, "outbox dev around the parts of app: a page, a status, and whose a file is"},
 	{"internal/cli", 12, "commands and flags; builds nothing itself"},
 	{"command", 13, "the command for who adds a sink of his own: one function"},

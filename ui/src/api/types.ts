@@ -70,7 +70,7 @@ export interface Progress {
 export interface AuditEntry {
   id: string; at: string; actor: string; login?: string; action: string; letters?: number; filter?: unknown; reason?: string; detail?: unknown
 }
-export interface Setting { name: string; value: string; from: string }
+export interface Setting { name: string; value: unknown; from: string }
 export interface Run {
   runId: string; tenant: string; status: string; appPackage: string; createdAt: string; startedAt?: string
   completedAt?: string; cancelledAt?: string; error?: string; lastSeq: Int; goal?: string

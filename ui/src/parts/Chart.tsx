@@ -33,7 +33,7 @@ export function Chart({ times, lines, log, format, label }:
         : { range: (_, __, high) => [0, Math.max(high ?? 0, 1) * 1.1] } },
       axes: [
         { ...axis, grid: { show: false }, size: 26, space: 70, values: (_, at) => at.map(clock) },
-        { ...axis, size: 52, gap: 6, space: 32, values: (_, at) => at.map(v => v === null ? '' : latest.current.format(v)) },
+        { ...axis, size: 52, gap: 6, space: 32, ...(log ? { filter: powers, grid: { ...grid, filter: powers } } : {}), values: (_, at) => at.map(v => v === null ? '' : latest.current.format(v)) },
       ],
       series: [{}, ...latest.current.lines.map(l => {
         const stroke = colour(l.colour)
@@ -66,4 +66,6 @@ export function Chart({ times, lines, log, format, label }:
   )
 }
 
+// On a log axis only powers of ten have a line; what is between them would be a grey field.
+const powers = (_: uPlot, at: number[]) => at.map(v => Math.abs(Math.log10(v) % 1) < 1e-6 || Math.abs(Math.log10(v) % 1) > 1 - 1e-6 ? v : null)
 const clock = (seconds: number) => new Date(seconds * 1000).toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit' })

@@ -19,7 +19,7 @@ export function Json({ value, label }: { value: unknown; label: string }) {
   return (
     <div className="relative rounded-lg border bg-sunk">
       <div className="absolute top-1 right-1"><Copy text={text} /></div>
-      <pre className="max-h-[28rem] overflow-auto p-3 pr-20 leading-relaxed" tabIndex={0} role="region" aria-label={label}>{shown}</pre>
+      <pre className="max-h-[28rem] overflow-auto p-3 pr-20 leading-relaxed" tabIndex={0} role="group" aria-label={label}>{shown}</pre>
     </div>
   )
 }
@@ -27,7 +27,7 @@ export function Json({ value, label }: { value: unknown; label: string }) {
 // Changes shows what an edit took away and what it added, line by line.
 export function Changes({ before, after }: { before: string; after: string }) {
   return (
-    <pre className="max-h-72 overflow-auto rounded-lg border bg-sunk p-3" tabIndex={0} role="region" aria-label="Changes">
+    <pre className="max-h-72 overflow-auto rounded-lg border bg-sunk p-3" tabIndex={0} role="group" aria-label="Changes">
       {diff(before.split('\n'), after.split('\n')).map(([sign, line], i) => (
         <div key={i} className={sign === '+' ? 'bg-good-soft text-good' : sign === '-' ? 'bg-bad-soft text-bad' : 'text-quiet'}>{sign} {line}</div>
       ))}

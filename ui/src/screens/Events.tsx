@@ -36,6 +36,8 @@ export function Events() {
   const ids = Object.keys(selected)
   const chosen = { table, to: filter.to, ids }
   const matching = { table, to: filter.to, all: true, key: filter.key, topic: filter.topic, tenant: filter.tenant }
+  // An action on all that match knows no state, so it would take more than such a filter shows.
+  const whose = ids.length ? plural(ids.length, 'selected event') : filter.status ? 'Select events to act on them' : 'all undelivered that match'
   const following = tail && (list.data?.pages.length ?? 0) < 2
   return (
     <>
@@ -57,9 +59,11 @@ export function Events() {
       </form>
       <Card title={table} count={rows.length ? `${count(rows.length)} shown` : undefined} flush aside={rows.length > 0 && (
         <>
-          <span className="text-quiet">{ids.length ? plural(ids.length, 'selected event') : 'all that match and wait'}</span>
-          <Retry selection={ids.length ? chosen : matching} whose={ids.length ? plural(ids.length, 'event') : 'all that match'} />
-          <Skip selection={ids.length ? chosen : matching} whose={ids.length ? plural(ids.length, 'event') : 'all that match'} />
+          <span className="text-quiet">{whose}</span>
+          {(ids.length > 0 || !filter.status) && <>
+            <Retry selection={ids.length ? chosen : matching} whose={whose} />
+            <Skip selection={ids.length ? chosen : matching} whose={whose} />
+          </>}
         </>
       )}>
         {list.isError ? <Failure error={list.error} retry={() => void list.refetch()} /> : list.isPending ? <Loading what="events" />
@@ -78,7 +82,7 @@ const columns = (table: string): ColumnDef<EventRow>[] => [
   { id: 'position', header: 'Position', cell: c => <span className="text-quiet">{c.row.original.position.toString()}</span> },
   { id: 'status', header: 'State', cell: c => <span className="inline-flex gap-1"><Tag>{c.row.original.status}</Tag>{c.row.original.paused && <Tag tone="warn">paused</Tag>}</span> },
   { id: 'topic', header: 'Topic', cell: c => <Link className="link font-medium" to="/events/$id" params={{ id: c.row.original.id }} search={{ table }}>{c.row.original.topic}</Link> },
-  { id: 'key', header: 'Key', cell: c => <span className="break-all">{c.row.original.key ?? '–'}</span> },
+  { id: 'key', header: 'Key', cell: c => <span className="break-words">{c.row.original.key ?? '–'}</span> },
   { id: 'tenant', header: 'Tenant', cell: c => c.row.original.tenant ?? '–' },
   { id: 'written', header: 'Written', cell: c => <Time value={c.row.original.writtenAt} /> },
   { id: 'delivered', header: 'Delivered', cell: c => <Time value={c.row.original.deliveredAt} /> },

@@ -73,7 +73,7 @@ export function Letters() {
               </ul>
             )}
         </Card>
-        <Card title="Letters" flush aside={rows.length > 0 && state !== 'replayed' && (
+        <Card title="Letters" flush aside={rows.length > 0 && state !== 'replayed' && (state !== 'all' || ids.length > 0) && (
           <>
             <span className="text-quiet">{whose}</span>
             {ids.length > 0 && <button type="button" className="button small plain" onClick={() => setSelected({})}>Select all that match</button>}
@@ -149,7 +149,7 @@ const columns: ColumnDef<Letter>[] = [
   { id: 'at', header: 'When', cell: c => <Time value={c.row.original.at} /> },
   { id: 'error', header: 'Error', cell: c => <Open letter={c.row.original} /> },
   { id: 'type', header: 'Type', cell: c => <>{c.row.original.type}<br /><span className="text-[12.5px] text-quiet">{c.row.original.reason}</span></> },
-  { id: 'key', header: 'Key', cell: c => <span className="break-all">{c.row.original.key ?? '–'}</span> },
+  { id: 'key', header: 'Key', cell: c => <span className="break-words">{c.row.original.key ?? '–'}</span> },
   { id: 'to', header: 'Destination', cell: c => c.row.original.destination ?? '–' },
   { id: 'attempts', header: 'Attempts', cell: c => count(c.row.original.attempts) },
   { id: 'state', header: 'State', cell: c => <Tag>{c.row.original.state}</Tag> },

@@ -88,11 +88,11 @@ export function Found({ finding }: { finding: Finding }) {
           <span className="mono text-quiet">{finding.id}</span>
           {finding.since && <span className="text-[12.5px] text-quiet">since <Time value={finding.since} /></span>}
         </p>
-        <p className="mt-1 break-words">{finding.says}</p>
+        <p className="mt-1 break-words first-letter:uppercase">{finding.says}</p>
       </div>
       <div className="min-w-0 md:border-l md:pl-5">
         <p className="text-[12.5px] font-medium text-quiet">What to do</p>
-        <p className="break-words">{finding.remedy} {finding.see && <a className="link" href={finding.see} target="_blank" rel="noreferrer">Runbook</a>}</p>
+        <p className="break-words first-letter:uppercase">{finding.remedy} {finding.see && <a className="link" href={finding.see} target="_blank" rel="noreferrer">Runbook</a>}</p>
       </div>
     </li>
   )

@@ -87,7 +87,7 @@ function Choose({ preview, edited, run, close }: { preview: ReplayPreview; edite
         <span><b className="font-medium">In steps of 1, 10, 100, then the rest</b><br /><span className="text-quiet">Each step waits until its events are delivered or fail again.</span></span>
       </label>
       <div className="grid gap-3 sm:grid-cols-2">
-        <Field label="Stop when more than this share of a step fails, %"><input className="input" type="number" name="stopAt" min="0" max="100" step="any" defaultValue="10" disabled={!stepwise} required={stepwise} /></Field>
+        <Field label="Stop a step above this share of failures, %"><input className="input" type="number" name="stopAt" min="0" max="100" step="any" defaultValue="10" disabled={!stepwise} required={stepwise} /></Field>
         <Field label="Letters a second (empty: as fast as it goes)"><input className="input" type="number" name="rate" min="1" step="any" defaultValue={preview.letters > 1000 ? '1000' : ''} /></Field>
       </div>
       <Field label="Reason (kept in the audit)"><input className="input" name="reason" maxLength={500} placeholder="e.g. broker is back" /></Field>

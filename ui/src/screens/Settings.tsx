@@ -2,8 +2,13 @@
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import { get } from '../api/client'
+import { Exact, stringify } from '../api/json'
 import type { Setting } from '../api/types'
 import { Card, Empty, Failure, Head, Loading, Scroll, Tag } from '../parts/basics'
+
+// shownValue is a list or a map as JSON; what is not set is a dash.
+const shownValue = (value: unknown) =>
+  value === null || value === undefined || value === '' ? '–' : typeof value === 'object' && !(value instanceof Exact) ? stringify(value) : String(value)
 
 export function Settings() {
   const [text, setText] = useState('')
@@ -19,7 +24,7 @@ export function Settings() {
           : !shown.length ? <Empty title="No such setting" /> : (
             <Scroll label="Settings"><table className="grid-table">
               <thead><tr><th scope="col">Setting</th><th scope="col">Value</th><th scope="col">From</th></tr></thead>
-              <tbody>{shown.map(s => <tr key={s.name}><td className="mono">{s.name}</td><td className="mono break-all">{String(s.value) || '–'}</td><td><Tag tone={s.from === 'default' ? 'quiet' : 'wait'}>{s.from}</Tag></td></tr>)}</tbody>
+              <tbody>{shown.map(s => <tr key={s.name}><td className="mono">{s.name}</td><td className="mono break-all">{shownValue(s.value)}</td><td><Tag tone={s.from === 'default' ? 'quiet' : 'wait'}>{s.from}</Tag></td></tr>)}</tbody>
             </table></Scroll>
           )}
       </Card>

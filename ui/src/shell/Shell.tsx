@@ -38,10 +38,10 @@ function Frame({ session }: { session: Session }) {
       <a href="#main" className="button main absolute -top-20 left-2 z-50 focus:top-2"
         onClick={e => { e.preventDefault(); document.getElementById('main')?.focus() }}>Skip to the content</a>
       {environment && (
-        <div className="px-4 py-0.5 text-center text-[12.5px] font-semibold tracking-wide" role="region" aria-label="Environment"
+        <div id="environment" className="sticky top-0 z-10 h-6 px-4 py-0.5 text-center text-[12.5px] font-semibold tracking-wide" role="region" aria-label="Environment"
           style={{ background: environment.colour, color: readable(environment.colour) }}>{environment.name}</div>
       )}
-      <div className="md:grid md:min-h-dvh md:grid-cols-[13.5rem_minmax(0,1fr)]">
+      <div className="md:grid md:min-h-[calc(100dvh-var(--bar))] md:grid-cols-[13.5rem_minmax(0,1fr)]">
         <Navigation session={session} ask={setAsked} />
         <main id="main" tabIndex={-1} className="mx-auto w-full max-w-[100rem] min-w-0 px-4 pt-5 pb-24 outline-none md:px-6 md:pb-10">
           {session.readOnly && (
@@ -69,7 +69,7 @@ function Navigation({ session, ask }: { session: Session; ask: (what: 'palette' 
   }
   const bounded = data?.letters?.bounded
   return (
-    <header className="flex flex-col border-b bg-side md:sticky md:top-0 md:h-dvh md:border-r md:border-b-0">
+    <header className="flex flex-col border-b bg-side md:sticky md:top-[var(--bar)] md:h-[calc(100dvh-var(--bar))] md:border-r md:border-b-0">
       <div className="flex items-center gap-2.5 px-4 py-3 md:pt-5">
         <img src="./icon.svg" alt="" width="24" height="24" />
         <span className="text-[15px] font-semibold tracking-tight">Outbox</span>
@@ -79,7 +79,7 @@ function Navigation({ session, ask }: { session: Session; ask: (what: 'palette' 
       <button type="button" onClick={() => ask('palette')} className="mx-3 mb-3 hidden items-center gap-2 rounded-lg border bg-card px-2.5 py-1.5 text-quiet hover:border-strong md:flex">
         <Icon d="M11 4a7 7 0 1 0 0 14 7 7 0 0 0 0-14zM16 16l5 5" size={14} /> Go to … <kbd className="mono ml-auto text-[11px]">{mac ? '⌘K' : 'Ctrl K'}</kbd>
       </button>
-      <nav aria-label="Screens" className="flex gap-0.5 overflow-x-auto px-2 pb-2 md:flex-col md:overflow-visible">
+      <nav aria-label="Screens" className="flex gap-0.5 overflow-x-auto px-2 pb-2 [scrollbar-width:none] md:flex-col md:overflow-visible">
         {screens.map(screen => (
           <Link key={screen.to} to={screen.to} activeOptions={{ exact: screen.to === '/', includeSearch: false }}
             className="flex items-center gap-2.5 rounded-lg px-2.5 py-1.5 whitespace-nowrap"
