@@ -151,6 +151,7 @@ func (s *system) replay() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	slices.Reverse(dead) // a key's letters in the order of its events, as a replay of several goes
 	for _, letter := range dead {
 		s.Lock()
 		_, err := deadletter.Replay(s.t.Context(), letters, deadletter.ReplayOptions{
