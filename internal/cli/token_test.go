@@ -67,7 +67,7 @@ func testTokens(t *testing.T, e env) {
 		text string
 	}{
 		"token":                                 {2, "create, list or revoke"},
-		"token create":                          {2, "no scope (known: read, write, operate, consume, admin:read, admin:write)"},
+		"token create":                          {2, "no scope (known: read, write, operate, consume, admin:read, "},
 		"token create --scope admin":            {2, `unknown scope "admin" (known: read, write, operate, consume, admin:read, admin:write)`},
 		"token create --scope read --tenant=":   {2, "tenant"},
 		"token create --scope read --expires 0": {2, "--expires"},
