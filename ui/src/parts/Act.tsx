@@ -24,8 +24,13 @@ export function Act({ label, title, button = label, children, reason = 'asked', 
   const client = useQueryClient()
   const [open, setOpen] = useState(false)
   const [why, setWhy] = useState('')
-  const done = useMutation({ mutationFn: () => act(why.trim()), onSuccess: () => client.invalidateQueries() })
-  const close = () => { setOpen(false); done.reset(); setWhy('') }
+  const done = useMutation({ mutationFn: () => act(why.trim()) })
+  // Lists are read again at the end: a row that leaves would take this dialog along, and what it says.
+  const close = () => {
+    setOpen(false); setWhy('')
+    if (done.isSuccess) void client.invalidateQueries()
+    done.reset()
+  }
   return (
     <>
       <button type="button" disabled={Boolean(mayNot)} title={mayNot} aria-haspopup="dialog"

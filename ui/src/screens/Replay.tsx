@@ -42,9 +42,13 @@ export function Replay({ selection, whose, payload, label = 'Replay …', ready 
       else { setProgress(undefined); setError(e) }
     }
     stop.current = null
-    void client.invalidateQueries()
   }
-  const close = () => { stop.current?.abort(); setOpen(false) }
+  // Lists are read again at the end: a row that leaves would take this dialog along, and what it says.
+  const close = () => {
+    stop.current?.abort()
+    setOpen(false)
+    if (progress) void client.invalidateQueries()
+  }
   return (
     <>
       <button type="button" className="button small main" disabled={Boolean(mayNot) || !ready} title={mayNot} aria-haspopup="dialog" onClick={() => void look()}>{label}</button>
