@@ -14,7 +14,7 @@ import (
 
 const firstLoad = 220 << 10 // bytes that a first look at the page may cost
 
-func ask(t *testing.T, h http.Handler, method, target string, header ...string) *http.Response {
+func ask(t *testing.T, h http.Handler, method, target string, header ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequest(method, target, nil)
 	for i := 0; i < len(header); i += 2 {
@@ -22,7 +22,7 @@ func ask(t *testing.T, h http.Handler, method, target string, header ...string) 
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	return w.Result()
+	return w
 }
 
 func body(t *testing.T, r io.Reader) string {
@@ -41,7 +41,7 @@ func TestFirstLoad(t *testing.T) {
 	h := http.StripPrefix("/a/prefix/ui", Handler())
 	index := ask(t, h, http.MethodGet, "/a/prefix/ui/")
 	page := body(t, index.Body)
-	if got := index.Header.Get("Cache-Control"); got != "no-cache" {
+	if got := index.Header().Get("Cache-Control"); got != "no-cache" {
 		t.Errorf("the page's Cache-Control is %q", got)
 	}
 	if !strings.Contains(page, "<noscript>") || !strings.Contains(page, "outbox doctor") {
@@ -59,11 +59,11 @@ func TestFirstLoad(t *testing.T) {
 		r := ask(t, h, http.MethodGet, "/a/prefix/ui/"+link[1], "Accept-Encoding", "br, gzip")
 		text := body(t, r.Body)
 		size += len(text)
-		if r.StatusCode != http.StatusOK || r.Header.Get("Content-Encoding") != "gzip" {
-			t.Errorf("%s: %s, %q", link[1], r.Status, r.Header.Get("Content-Encoding"))
+		if r.Code != http.StatusOK || r.Header().Get("Content-Encoding") != "gzip" {
+			t.Errorf("%s: %d, %q", link[1], r.Code, r.Header().Get("Content-Encoding"))
 		}
-		if strings.HasPrefix(link[1], "assets/") && !strings.Contains(r.Header.Get("Cache-Control"), "immutable") {
-			t.Errorf("%s: Cache-Control %q", link[1], r.Header.Get("Cache-Control"))
+		if strings.HasPrefix(link[1], "assets/") && !strings.Contains(r.Header().Get("Cache-Control"), "immutable") {
+			t.Errorf("%s: Cache-Control %q", link[1], r.Header().Get("Cache-Control"))
 		}
 	}
 	fonts, err := fs.Glob(built, "dist/assets/geist-latin-wght-*.woff2")
@@ -81,7 +81,7 @@ func TestFirstLoad(t *testing.T) {
 
 func TestHeaders(t *testing.T) {
 	for _, target := range []string{"/", "/icon.svg", "/none"} {
-		header := ask(t, Handler(), http.MethodGet, target).Header
+		header := ask(t, Handler(), http.MethodGet, target).Header()
 		for name, want := range map[string]string{
 			"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
 		} {
@@ -98,7 +98,7 @@ func TestCompressed(t *testing.T) {
 		"gzip": "gzip", "br, GZIP;q=0.5": "gzip", "gzip; q=1.0": "gzip",
 		"gzip;q=0": "", "gzip;q=0.000": "", "br": "", "": "",
 	} {
-		header := ask(t, Handler(), http.MethodGet, "/", "Accept-Encoding", accepted).Header
+		header := ask(t, Handler(), http.MethodGet, "/", "Accept-Encoding", accepted).Header()
 		if got := header.Get("Content-Encoding"); got != coding {
 			t.Errorf("Accept-Encoding %q: Content-Encoding %q", accepted, got)
 		}
@@ -120,8 +120,8 @@ func TestCompressed(t *testing.T) {
 		if body(t, packed) != body(t, ask(t, Handler(), http.MethodGet, target).Body) {
 			t.Errorf("%s is not what %s is", name, target)
 		}
-		if r := ask(t, Handler(), http.MethodGet, target+".gz"); target != "/" && r.StatusCode != http.StatusNotFound {
-			t.Errorf("%s.gz: %s", target, r.Status)
+		if r := ask(t, Handler(), http.MethodGet, target+".gz"); target != "/" && r.Code != http.StatusNotFound {
+			t.Errorf("%s.gz: %d", target, r.Code)
 		}
 		return nil
 	})
@@ -136,15 +136,15 @@ func TestMissing(t *testing.T) {
 		"/letters": "./", "/events/17": "./../", "/assets/": "./../", "/a/b/c": "./../../",
 	} {
 		r := ask(t, Handler(), http.MethodGet, target, "Accept", "text/html,*/*")
-		if got := r.Header.Get("Location"); r.StatusCode != http.StatusFound || got != want {
-			t.Errorf("GET %s: %s to %q, want %q", target, r.Status, got, want)
+		if got := r.Header().Get("Location"); r.Code != http.StatusFound || got != want {
+			t.Errorf("GET %s: %d to %q, want %q", target, r.Code, got, want)
 		}
-		if r := ask(t, Handler(), http.MethodGet, target, "Accept", "*/*"); r.StatusCode != http.StatusNotFound {
-			t.Errorf("GET %s by a program: %s", target, r.Status)
+		if r := ask(t, Handler(), http.MethodGet, target, "Accept", "*/*"); r.Code != http.StatusNotFound {
+			t.Errorf("GET %s by a program: %d", target, r.Code)
 		}
 	}
 	r := ask(t, Handler(), http.MethodPost, "/")
-	if r.StatusCode != http.StatusMethodNotAllowed || r.Header.Get("Allow") == "" {
-		t.Errorf("POST /: %s", r.Status)
+	if r.Code != http.StatusMethodNotAllowed || r.Header().Get("Allow") == "" {
+		t.Errorf("POST /: %d", r.Code)
 	}
 }
