@@ -214,7 +214,9 @@ func (d *Desk) follow(ctx context.Context, _ *empty) (*huma.StreamResponse, erro
 	}
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		events := startEvents(hc)
-		_ = d.watch(hc.Context(), func(o Overview) error { return events.send("overview", o) }) // the client has gone
+		ctx, cancel := d.live(hc.Context())
+		defer cancel()
+		_ = d.watch(ctx, func(o Overview) error { return events.send("overview", o) }) // the client has gone
 	}}, nil
 }
 

@@ -40,11 +40,14 @@ type Desk struct {
 	viewers int
 	wanted  chan struct{} // has one while somebody looks
 	report  condition.Report
+	ending  chan struct{} // is closed when answers that come bit by bit must end
+	drained sync.Once
 }
 
 // NewDesk returns a desk whose Run must be called.
 func NewDesk(c DeskConfig) *Desk {
-	return &Desk{DeskConfig: c, now: unknown(), next: make(chan struct{}), wanted: make(chan struct{}, 1)}
+	return &Desk{DeskConfig: c, now: unknown(), next: make(chan struct{}),
+		wanted: make(chan struct{}, 1), ending: make(chan struct{})}
 }
 
 // Overview is the state of everything, as it was At.
@@ -169,6 +172,22 @@ func (d *Desk) Run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Drain ends the answers that come bit by bit: a replay after the page that it is at.
+func (d *Desk) Drain() { d.drained.Do(func() { close(d.ending) }) }
+
+// live returns a context that ends with ctx or with Drain.
+func (d *Desk) live(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-d.ending:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
 }
 
 // want has Run ask the database.

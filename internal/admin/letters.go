@@ -220,7 +220,7 @@ func (d *Desk) replay(ctx context.Context, in *struct{ Body ReplayRequest }) (*h
 	o := deadletter.ReplayOptions{Selection: set.Selection, Rate: r.Rate, Payload: r.Payload,
 		Operator: deadletter.Operator{Actor: actor(ctx), Reason: strings.TrimSpace(r.Because)}}
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
-		ctx, cancel := context.WithCancel(hc.Context())
+		ctx, cancel := d.live(hc.Context())
 		defer cancel()
 		events, p := startEvents(hc), Progress{Total: len(set.Letters)}
 		tell := func(name string) {

@@ -119,7 +119,7 @@ func (a *api) run(ctx context.Context) error {
 	if a.extras.Serving != nil {
 		a.extras.Serving(a.listener.Addr().String())
 	}
-	err = a.serve(ctx, behind, g)
+	err = a.serve(ctx, behind, g, desk)
 	stop()
 	return errors.Join(err, background.Wait())
 }
@@ -198,7 +198,7 @@ func (a *api) desk(db Database, notifier Notifier) *admin.Desk {
 }
 
 // serve serves until ctx ends. The requests' own contexts are of behind: they are to finish.
-func (a *api) serve(ctx, behind context.Context, g *gateway.Gateway) error {
+func (a *api) serve(ctx, behind context.Context, g *gateway.Gateway, desk *admin.Desk) error {
 	server := &http.Server{
 		Handler:     a.home(measured(g.Handler(), a.metrics.HTTP())),
 		BaseContext: func(net.Listener) context.Context { return behind },
@@ -235,6 +235,9 @@ func (a *api) serve(ctx, behind context.Context, g *gateway.Gateway) error {
 		}
 		return nil
 	})
+	if desk != nil {
+		desk.Drain()
+	}
 	g.DrainStreams(last)
 	err := serving.Wait()
 	if err == nil {
