@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -450,11 +449,6 @@ func (d *Desk) settings(ctx context.Context, _ *empty) (*out[Settings], error) {
 	return &out[Settings]{s}, nil
 }
 
-// tables are those whose letters can be put back.
 func (d *Desk) letters(ctx context.Context) (deadletter.Store, error) {
-	var layouts []outbox.Layout
-	for _, t := range d.Config.Known() {
-		layouts = append(layouts, t.Layout)
-	}
-	return d.Database.Letters(ctx, slices.Clip(layouts))
+	return Letters(ctx, d.Config, d.Database)
 }

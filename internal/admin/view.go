@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/store/operate"
 	"github.com/outboxrelay/outbox/internal/store/pause"
@@ -46,6 +47,15 @@ type View struct {
 	Table config.Table
 
 	db Database
+}
+
+// Letters opens the dead letters. Those of the tables that the settings know can be put back.
+func Letters(ctx context.Context, c config.Config, db Database) (deadletter.Store, error) {
+	var layouts []outbox.Layout
+	for _, t := range c.Known() {
+		layouts = append(layouts, t.Layout)
+	}
+	return db.Letters(ctx, layouts)
 }
 
 // Open opens what an operator looks into.

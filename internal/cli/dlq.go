@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/admin"
 	"github.com/outboxrelay/outbox/internal/app"
@@ -37,11 +36,7 @@ func (a *application) onLetters(cmd *cobra.Command, mapping *pflag.FlagSet, fn f
 		return err
 	}
 	return a.onDatabase(cmd.Context(), func(c config.Config, db app.Database) error {
-		var layouts []outbox.Layout
-		for _, t := range c.Known() {
-			layouts = append(layouts, t.Layout)
-		}
-		d, err := db.Letters(cmd.Context(), layouts)
+		d, err := admin.Letters(cmd.Context(), c, db)
 		if err != nil {
 			return err
 		}
