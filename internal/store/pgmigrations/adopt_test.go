@@ -38,12 +38,13 @@ func adoptRows(t *testing.T) int {
 
 // seed is an application of before: its DDL word for word, rows, and the statements it goes on with.
 type seed struct {
-	ddl    []string // files of testdata
-	parent string   // rows that the others point at
-	rows   string   // $1 rows; those up to a fifth are delivered already
-	write  []string // one transaction; $1 the next number
-	outbox string   // as the application calls it
-	keep   string   // rows that must stay as they are, as text
+	ddl    []string      // files of testdata
+	parent string        // rows that the others point at
+	rows   string        // $1 rows; those up to a fifth are delivered already
+	write  []string      // one transaction; $1 the next number
+	outbox string        // as the application calls it
+	keep   string        // rows that must stay as they are, as text
+	every  time.Duration // between its transactions
 	layout outbox.Layout
 }
 
@@ -64,6 +65,7 @@ func seeds() map[string]seed {
 			outbox: "outbox_events",
 			keep: "SELECT concat_ws('|', id, event_topic, occurred_at, aggregate_id, status, payload, created_at) FROM " +
 				"outbox_events WHERE id IN (SELECT id FROM kept) ORDER BY id",
+			every:  5 * time.Millisecond,
 			layout: outbox.OutboxEvents(),
 		},
 		"05-01": {
@@ -79,6 +81,7 @@ func seeds() map[string]seed {
 			outbox: "event_outbox",
 			keep: "SELECT concat_ws('|', id, event_id, event_type, status, payload) FROM event_outbox WHERE id IN (SELECT " +
 				"id FROM kept) ORDER BY id",
+			every:  5 * time.Millisecond,
 			layout: outbox.EventOutbox(),
 		},
 		"FR-006 and FR-007": {
@@ -97,6 +100,7 @@ func seeds() map[string]seed {
 			outbox: "crawl_outbox",
 			keep: "SELECT concat_ws('|', id, crawl_id, event_type, payload, created_at, published_at) FROM crawl_outbox " +
 				"WHERE id IN (SELECT id FROM kept) ORDER BY id",
+			every:  5 * time.Millisecond,
 			layout: outbox.CrawlOutbox(),
 		},
 		"FR-005": {
@@ -116,6 +120,7 @@ func seeds() map[string]seed {
 			outbox: "run_outbox",
 			keep: "SELECT concat_ws('|', id, run_id, event_type, payload, created_at, published_at) FROM run_outbox WHERE " +
 				"id IN (SELECT id FROM kept) ORDER BY id",
+			every:  1, // it is never idle
 			layout: outbox.CrawlOutbox(),
 		},
 	}
@@ -140,7 +145,7 @@ func (s seed) before(t *testing.T, rows int) (string, *pgx.Conn) {
 	return url, conn
 }
 
-// application writes as a seed does, 200 transactions a second, until it is stopped.
+// application writes as a seed does, until it is stopped.
 type application struct {
 	cancel  context.CancelFunc
 	done    chan struct{}
@@ -156,7 +161,7 @@ func (s seed) start(t *testing.T, url string, from int) *application {
 	a := &application{cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(a.done)
-		tick := time.NewTicker(5 * time.Millisecond)
+		tick := time.NewTicker(s.every)
 		defer tick.Stop()
 		for ctx.Err() == nil && a.failed == nil {
 			<-tick.C

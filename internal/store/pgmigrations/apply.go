@@ -108,11 +108,11 @@ func up(ctx context.Context, conn *pgx.Conn, set string, existing *adoption) err
 }
 
 // run runs a file of a set and records the version that the set then has. Both are one simple query, and so one
-// transaction; it ends even when ctx does. An application's writers hardly wait for it: see briefly.
-func run(ctx context.Context, conn *pgx.Conn, set, file string, version uint) error {
-	text := briefly + content(set+"/"+file)
-	text += recording(set, version)
+// transaction; it ends even when ctx does. An application's writers hardly wait for it: see briefly. It has the taken
+// tables to itself: see inTurn.
+func run(ctx context.Context, conn *pgx.Conn, set, file string, version uint, taken ...string) error {
 	return patiently(ctx, func() error {
+		text := briefly + inTurn(taken) + content(set+"/"+file) + recording(set, version)
 		_, err := conn.Exec(context.WithoutCancel(ctx), text, pgx.QueryExecModeSimpleProtocol)
 		var server *pgconn.PgError
 		if errors.As(err, &server) && server.Position > 0 {
@@ -121,6 +121,14 @@ func run(ctx context.Context, conn *pgx.Conn, set, file string, version uint) er
 		}
 		return err
 	})
+}
+
+// inTurn locks the tables that are there, and turns their order for the next try. An application that is never idle
+// and writes to two of them takes their locks in an order of its own: who takes them in the other one never gets past.
+func inTurn(tables []string) string {
+	locks := statement("in_turn", tables)
+	slices.Reverse(tables)
+	return strings.Join(strings.Fields(locks), " ") + " "
 }
 
 // recording is what records the version of a set; 0 is none.
@@ -177,7 +185,13 @@ func down(ctx context.Context, conn *pgx.Conn, steps int, set string) error {
 		if i > 0 {
 			left = list[i-1].Version
 		}
-		if err := run(ctx, conn, set, file.Name+".down.sql", left); err != nil {
+		var tables []string
+		for _, o := range origins([]string{set}) {
+			if o.version == file.Version {
+				tables = append(tables, o.table)
+			}
+		}
+		if err := run(ctx, conn, set, file.Name+".down.sql", left, tables...); err != nil {
 			return fmt.Errorf("take %s/%s away: %w", set, file.Name, err)
 		}
 		steps--
