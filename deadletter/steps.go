@@ -91,7 +91,7 @@ func (b Became) Failed() float64 {
 // Steps have a replay begin with few letters, and stop by itself while they fail.
 type Steps struct {
 	Sizes  []int         // letters of the first steps; what is left is the last. nil: 1, 10 and 100
-	StopAt float64       // the share of a step's events that may fail, from 0 to 1
+	StopAt float64       // the share of a step's events that may fail; from 1 on none is looked at, and nothing stops it
 	Wait   time.Duration // how long a step's events may take to be tried; 0: a minute
 }
 
@@ -196,6 +196,9 @@ func (r *steppedReplay) step(ctx context.Context, p *pace, step int, letters []F
 			return err
 		}
 		p.told(r.sum, did)
+		if r.steps.StopAt >= 1 {
+			continue
+		}
 		if len(done) > 0 {
 			if _, err := r.look(ctx, step, done); err != nil {
 				return err
@@ -203,6 +206,9 @@ func (r *steppedReplay) step(ctx context.Context, p *pace, step int, letters []F
 		}
 		done = append(done, p.request.Selection.IDs...)
 		done = done[max(len(done)-watched, 0):]
+	}
+	if len(done) == 0 {
+		return nil
 	}
 	return r.settled(ctx, step, done)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
@@ -37,9 +38,28 @@ func (d *Desk) routeEvents(api huma.API, read, write operations) {
 
 // EventPlace says where events are looked for.
 type EventPlace struct {
-	Table  string `query:"table" maxLength:"200" doc:"outbox_events without it."`
-	To     string `query:"to" maxLength:"200" doc:"A sink of a table with routes: what it did not take at once."`
-	Tenant string `query:"tenant" maxLength:"200"`
+	Table string `query:"table" json:"table,omitempty" maxLength:"200" doc:"outbox_events without it."`
+	To    string `query:"to" json:"to,omitempty" maxLength:"200" doc:"What this sink did not take at once."`
+}
+
+// EventFilter chooses events by all of it that is set.
+type EventFilter struct {
+	Status []string  `query:"status" json:"status,omitempty" maxItems:"10" doc:"In the table's own words, in any case."`
+	Key    string    `query:"key" json:"key,omitempty" maxLength:"1000"`
+	Topic  string    `query:"topic" json:"topic,omitempty" maxLength:"500" doc:"A name, or a pattern with *."`
+	Type   string    `query:"type" json:"type,omitempty" maxLength:"500" doc:"Of the aggregate, likewise."`
+	Tenant string    `query:"tenant" json:"tenant,omitempty" maxLength:"200"`
+	Trace  string    `query:"trace" json:"trace,omitempty" maxLength:"100" doc:"Id of the trace in the metadata."`
+	Since  time.Time `query:"since" json:"since,omitzero" doc:"Of being written."`
+	Until  time.Time `query:"until" json:"until,omitzero"`
+}
+
+// filter is what f says, of the tenant that the request is bound to.
+func (f EventFilter) filter(ctx context.Context) (operate.Filter, error) {
+	err := within(ctx, &f.Tenant)
+	return operate.Filter{Statuses: f.Status, Tenant: f.Tenant, Key: f.Key, Topic: f.Topic, Type: f.Type,
+		Trace: f.Trace,
+		Since: f.Since, Until: f.Until}, err
 }
 
 // EventRows is a page of events, and the states that events of the table can be in.
@@ -50,21 +70,20 @@ type EventRows struct {
 
 func (d *Desk) listEvents(ctx context.Context, in *struct {
 	EventPlace
-	Status []string `query:"status" maxItems:"10" doc:"In the table's own words, in any case."`
-	Key    string   `query:"key" maxLength:"1000"`
-	Topic  string   `query:"topic" maxLength:"500" doc:"A name, or a pattern in which * stands for any text."`
-	Limit  int      `query:"limit" minimum:"1" maximum:"500" default:"50"`
-	Cursor string   `query:"cursor" maxLength:"100"`
+	EventFilter
+	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
+	Cursor string `query:"cursor" maxLength:"100"`
 }) (*out[EventRows], error) {
-	if err := within(ctx, &in.Tenant); err != nil {
+	f, err := in.filter(ctx)
+	if err != nil {
 		return nil, err
 	}
+	f.Limit, f.After = in.Limit, in.Cursor
 	v, err := d.open(ctx, in.Table, in.To)
 	if err != nil {
 		return nil, d.answer(err)
 	}
-	rows, next, err := v.List(ctx, operate.Filter{Statuses: in.Status, Tenant: in.Tenant, Key: in.Key, Topic: in.Topic,
-		Limit: in.Limit, After: in.Cursor})
+	rows, next, err := v.List(ctx, f)
 	if err == nil {
 		err = v.MarkPaused(ctx, rows)
 	}
@@ -119,13 +138,10 @@ func (d *Desk) payload(ctx context.Context, in *eventPath) (*out[json.RawMessage
 
 // EventSelection chooses undelivered events: those that match all of it.
 type EventSelection struct {
-	Table  string      `json:"table,omitempty" maxLength:"200"`
-	To     string      `json:"to,omitempty" maxLength:"200"`
+	EventPlace
+	EventFilter
 	IDs    []uuid.UUID `json:"ids,omitempty" maxItems:"1000"`
 	All    bool        `json:"all,omitempty" doc:"Where nothing else is said."`
-	Key    string      `json:"key,omitempty" maxLength:"1000"`
-	Topic  string      `json:"topic,omitempty" maxLength:"500"`
-	Tenant string      `json:"tenant,omitempty" maxLength:"200"`
 	UpTo   int64       `json:"upTo,omitempty" doc:"Of a preview."`
 	Events int         `json:"events,omitempty" doc:"How many a preview has counted."`
 	Reason string      `json:"reason,omitempty" maxLength:"1000"`
@@ -133,13 +149,17 @@ type EventSelection struct {
 
 // chosen opens the table of a selection.
 func (d *Desk) chosen(ctx context.Context, s *EventSelection) (v View, chosen operate.Selection, err error) {
-	if !s.All && len(s.IDs) == 0 && s.Key == "" && s.Topic == "" && s.Tenant == "" {
-		return v, chosen, refusef("say which events: ids, key, topic, tenant, or all")
-	}
-	if err := within(ctx, &s.Tenant); err != nil {
+	f, err := s.filter(ctx)
+	if err != nil {
 		return v, chosen, err
 	}
-	chosen = operate.Selection{IDs: s.IDs, All: s.All, Key: s.Key, Topic: s.Topic, Tenant: s.Tenant, UpTo: s.UpTo}
+	chosen = operate.Selection{IDs: s.IDs, All: s.All, Filter: f, UpTo: s.UpTo}
+	if own := tenantOf(ctx); own != "" {
+		f.Tenant = "" // which nobody has said
+	}
+	if said := (operate.Selection{IDs: s.IDs, All: s.All, Filter: f}); said.None() {
+		return v, chosen, refusef("say which events: ids, a filter, or all")
+	}
 	v, err = d.open(ctx, s.Table, s.To)
 	return v, chosen, err
 }

@@ -238,12 +238,9 @@ func (d *Desk) replay(ctx context.Context, in *struct{ Body ReplayRequest }) (*h
 		report := func(sum deadletter.Replayed, at deadletter.Stepped) { p.take(sum, at); tell("progress") }
 		steps := deadletter.Steps{Sizes: r.Steps, StopAt: r.StopAt}
 		if r.Steps == nil {
-			steps = deadletter.Steps{Sizes: []int{}, StopAt: 1, Wait: time.Nanosecond}
+			steps = deadletter.Steps{Sizes: []int{}, StopAt: 1}
 		}
 		sum, err := deadletter.ReplaySteps(ctx, store, set, o, steps, report)
-		if r.Steps == nil && errors.Is(err, deadletter.ErrStopped) {
-			err = nil // nobody asked to wait for what becomes of them
-		}
 		p.take(sum, deadletter.Stepped{})
 		p.Outcome, p.Says = "done", fmt.Sprintf("%d of %d letters were replayed", sum.Letters, p.Total)
 		switch {

@@ -31,7 +31,7 @@ func (a *application) events() *cobra.Command {
 			}
 			a.printTroubles(v.c.Output, admin.TroublesOf(cmd.Context(), v.db, of.Table))
 			none := "no such events in " + of.String() + lookedFor(cmd.Flags())
-			if !slices.ContainsFunc([]string{"status", "key", "topic", "tenant", "after"}, cmd.Flags().Changed) {
+			if !slices.ContainsFunc(slices.Concat(chosenBy, []string{"after"}), cmd.Flags().Changed) {
 				none = "no events in " + of.String()
 			}
 			return list[operate.EventRow]{rows, next, none, "ID,STATUS,TOPIC,KEY,TENANT,WRITTEN,FAILURES,NEXT TRY," +
@@ -43,13 +43,22 @@ func (a *application) events() *cobra.Command {
 	all.StringVar(&of.Sink, "to", "", "`sink` of a table with routes: what it did not take at once")
 	all.StringVar(&filter.Tenant, "tenant", "", "`tenant` whose events to show")
 	all.AddFlagSet(mapping)
-	own.StringSliceVar(&filter.Statuses, "status", nil, "`states` to show, for instance NEW,FAILED (default: all)")
-	own.StringVar(&filter.Key, "key", "", "`key` whose events to show: the aggregate's or the run's id")
-	own.StringVar(&filter.Topic, "topic", "", "`topic` to show, or a pattern in which * stands for any text")
+	eventFlags(own, &filter, "show")
 	pageFlags(own, &filter.Limit, &filter.After, 10000, "events")
 	cmd.AddCommand(a.showEvent(&of, &filter.Tenant, mapping), a.retryEvents(&of, &filter.Tenant, mapping),
 		a.skipEvents(&of, &filter.Tenant, mapping))
 	return cmd
+}
+
+// eventFlags add what chooses events, but for the tenant.
+func eventFlags(flags *pflag.FlagSet, f *operate.Filter, verb string) {
+	flags.StringSliceVar(&f.Statuses, "status", nil, "`states` of events to "+verb+", for instance NEW,FAILED")
+	flags.StringVar(&f.Key, "key", "", "`key` whose events to "+verb+": the aggregate's or the run's id")
+	flags.StringVar(&f.Topic, "topic", "", "`topic` whose events to "+verb+", or a pattern in which * stands for " +
+		"any text")
+	flags.StringVar(&f.Type, "type", "", "`type` of the aggregate, likewise")
+	flags.StringVar(&f.Trace, "trace", "", "`id` of a trace: that of traceparent in the metadata, or its trace_id")
+	spanFlags(flags, &f.Since, &f.Until, "events were written")
 }
 
 func eventCells(e operate.EventRow) []any {
@@ -182,9 +191,7 @@ type chosenEvents struct {
 }
 
 func (e *chosenEvents) flags(flags *pflag.FlagSet, verb string) {
-	flags.StringVar(&e.Key, "key", "", "`key` whose events to "+verb+": the aggregate's or the run's id")
-	flags.StringVar(&e.Topic, "topic", "", "`topic` whose events to "+verb+", or a pattern in "+
-		"which * stands for any text")
+	eventFlags(flags, &e.Filter, verb)
 	flags.BoolVar(&e.All, "all", false, verb+" every one")
 }
 
@@ -200,7 +207,7 @@ func (e *chosenEvents) selection(args []string) (operate.Selection, error) {
 	others.All = false
 	switch {
 	case s.None():
-		return s, usagef("say which events: ids, --key, --topic, --tenant, or --all")
+		return s, usagef("say which events: ids, a filter such as --key or --topic, or --all")
 	case s.All && !others.None():
 		return s, usagef("--all contradicts what else chooses events: use one of them")
 	}

@@ -15,10 +15,10 @@ var choosing = map[string]struct {
 	needs string
 	named []string
 }{
-	"events":       {"", []string{"key", "tenant"}},
+	"events":       {"", []string{"key", "tenant", "trace"}},
 	"events show":  {"1", []string{"tenant"}},
-	"events retry": {"", []string{"key", "tenant"}},
-	"events skip":  {"", []string{"key", "tenant"}},
+	"events retry": {"", []string{"key", "tenant", "trace"}},
+	"events skip":  {"", []string{"key", "tenant", "trace"}},
 	"replay":       {"--since 1h", []string{"key", "tenant", "destination"}},
 	"pause":        {"--reason r", nil},
 	"resume":       {"", nil},
@@ -36,7 +36,7 @@ var making = []string{"write", "route test", "token create", "endpoints add", "e
 
 var (
 	listedCommand = regexp.MustCompile(`(?m)^  ([a-z]+) +[A-Z]`)
-	filterFlag    = regexp.MustCompile(`(?m)^ +--(topic|type|destination|key|tenant) `)
+	filterFlag    = regexp.MustCompile(`(?m)^ +--(topic|type|destination|key|tenant|trace) `)
 )
 
 // eachCommand calls fn with every command's path and help.

@@ -149,7 +149,7 @@ const doItFlag = "do it, instead of saying how many events there are"
 // in the routes of the settings. The others of chosenBy take one name, or are checked by whoever knows them.
 var (
 	patterned = []string{"topic", "type", "destination"}
-	named     = []string{"key", "tenant", "table", "to"}
+	named     = []string{"key", "tenant", "table", "to", "trace"}
 	chosenBy  = slices.Concat(patterned, named, []string{"status", "source", "error-reason", "request-id", "error",
 		"fingerprint", "since", "until"})
 )

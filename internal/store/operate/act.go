@@ -71,9 +71,11 @@ func (s Skip) Failure() outbox.Failure {
 // selected returns the query of a selection, which must not be None. A choice that does not fit the table is an
 // ErrFilter.
 func (b *Browser) selected(s Selection) (*query, error) {
-	q := b.query()
-	q.S = s
-	return q, b.check(Filter{Tenant: s.Tenant, Key: s.Key})
+	q, err := b.matching(s.Filter)
+	if err == nil {
+		q.S = s
+	}
+	return q, err
 }
 
 // RetryNow makes events due that wait for their next attempt, and says how many; the relay takes them at its next poll.

@@ -14,6 +14,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/cold"
 	"github.com/outboxrelay/outbox/internal/store/sqltable"
+	"github.com/outboxrelay/outbox/internal/store/uuid7"
 )
 
 // Database is a database as operators see it. It is safe for concurrent use.
@@ -82,6 +83,8 @@ type query struct {
 	Shares int
 	Count  int
 
+	SinceID, UntilID uuid.UUID // the first UUIDv7 of F.Since and F.Until
+
 	Asked     string // an event's id, or its position
 	Event     uuid.UUID
 	IDs       []uuid.UUID
@@ -128,6 +131,14 @@ func (b *Browser) check(f Filter) error {
 		return refuse("it has no tenants")
 	case f.Key != "" && b.layout.Key == "":
 		return refuse("it has no keys")
+	case f.Type != "" && b.layout.AggregateType == "":
+		return refuse("its events have no aggregate types")
+	case f.Trace != "" && b.layout.Metadata == "":
+		return refuse("its events have no metadata, and so no traces")
+	case !(f.Since.IsZero() && f.Until.IsZero()) && b.layout.WrittenAt == "" && b.layout.TimeID == "":
+		return refuse("its events do not tell when they were written")
+	case !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until):
+		return refuse("nothing is between %s and %s", f.Since.Format(time.RFC3339), f.Until.Format(time.RFC3339))
 	case f.After == "":
 	case b.byPosition:
 		if _, err := strconv.ParseInt(f.After, 10, 64); err != nil {
@@ -141,8 +152,8 @@ func (b *Browser) check(f Filter) error {
 	return nil
 }
 
-// listed returns the query of a filter. Its limit is one more, which tells whether there is a next page.
-func (b *Browser) listed(f Filter) (*query, error) {
+// matching returns the query of a filter.
+func (b *Browser) matching(f Filter) (*query, error) {
 	q := b.query()
 	for _, s := range f.Statuses {
 		i := slices.IndexFunc(b.Statuses(), func(known string) bool { return strings.EqualFold(known, s) })
@@ -155,12 +166,22 @@ func (b *Browser) listed(f Filter) (*query, error) {
 	if err := b.check(f); err != nil {
 		return nil, err
 	}
+	q.F = f
+	q.SinceID, q.UntilID = uuid7.First(f.Since), uuid7.First(f.Until)
+	b.choose(q)
+	return q, nil
+}
+
+// listed returns the query of a page. Its limit is one more, which tells whether there is a next page.
+func (b *Browser) listed(f Filter) (*query, error) {
 	if f.Limit <= 0 {
 		f.Limit = 50
 	}
 	f.Limit++
-	q.F = f
-	b.choose(q)
+	q, err := b.matching(f)
+	if err != nil {
+		return nil, err
+	}
 	switch {
 	case b.byPosition:
 		q.ByColumn, q.ByType = q.Position, "bigint"

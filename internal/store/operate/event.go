@@ -76,28 +76,37 @@ func (d *EventDetail) gone() {
 
 // Filter chooses rows; the zero value is the newest 50.
 type Filter struct {
-	Statuses []string // of Browser.Statuses, in any case
-	Tenant   string   // or, where tenants are applications, the id of one
-	Key      string
-	Topic    string // a name, or a pattern in which * stands for any text
-	Limit    int    // 0: 50
-	After    string // what List returned with the previous page
+	Statuses []string  `json:"statuses,omitempty"` // of Browser.Statuses, in any case
+	Tenant   string    `json:"tenant,omitempty"`   // or, where tenants are applications, the id of one
+	Key      string    `json:"key,omitempty"`
+	Topic    string    `json:"topic,omitempty"` // a name, or a pattern in which * stands for any text
+	Type     string    `json:"type,omitempty"`  // of the aggregate, as Topic
+	Trace    string    `json:"trace,omitempty"` // id of a W3C trace: of the metadata's traceparent, or trace_id
+	Since    time.Time `json:"since,omitzero"`  // of being written, inclusive
+	Until    time.Time `json:"until,omitzero"`  // exclusive
+
+	Limit int    `json:"-"` // of a list: 0 is 50
+	After string `json:"-"` // what List returned with the previous page
 }
 
 // Selection chooses undelivered events: those that match all of it. The zero value chooses none.
 type Selection struct {
-	IDs    []uuid.UUID `json:"ids,omitempty"`
-	All    bool        `json:"all,omitempty"` // where nothing else is said
-	Tenant string      `json:"tenant,omitempty"`
-	Key    string      `json:"key,omitempty"`
-	Topic  string      `json:"topic,omitempty"` // as Filter has it
+	IDs []uuid.UUID `json:"ids,omitempty"`
+	All bool        `json:"all,omitempty"` // where nothing else is said
+	Filter
 	// UpTo leaves out what stands behind a position, and chooses nothing by itself. 0: there is none.
 	UpTo int64 `json:"upTo,omitempty"`
 }
 
 // None tells whether nothing was chosen: an empty list of ids must not mean everything.
 func (s Selection) None() bool {
-	return len(s.IDs) == 0 && !s.All && s.Tenant == "" && s.Key == "" && s.Topic == ""
+	return len(s.IDs) == 0 && !s.All && s.Filter.none()
+}
+
+// none tells whether a filter leaves nothing out.
+func (f Filter) none() bool {
+	return len(f.Statuses) == 0 && f.Tenant == "" && f.Key == "" && f.Topic == "" && f.Type == "" && f.Trace == "" &&
+		f.Since.IsZero() && f.Until.IsZero()
 }
 
 // dateByID fills WrittenAt from a UUIDv7 where the table keeps no time.

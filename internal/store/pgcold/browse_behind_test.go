@@ -29,7 +29,7 @@ func TestWaitingPlans(t *testing.T) {
 	}{
 		// PostgreSQL 18 finds an aggregate's id without its type, by a skip scan.
 		{func(b *operate.Browser) error {
-			_, _, err := b.Undelivered(ctx, operate.Selection{Key: "7"})
+			_, _, err := b.Undelivered(ctx, operate.Selection{Filter: operate.Filter{Key: "7"}})
 			return err
 		}, []string{"outbox_events_undelivered|outbox_events_tenants|idx_outbox_aggregate"}},
 		{func(b *operate.Browser) error {
@@ -46,7 +46,7 @@ func TestWaitingPlans(t *testing.T) {
 			return err
 		}, []string{"outbox_events_waiting|idx_outbox_status", "outbox_events_undelivered"}},
 		{func(b *operate.Browser) error {
-			_, err := b.SkipPage(ctx, operate.Selection{Topic: "t"}, operate.Skip{Actor: "me", Reason: "r"}, 10)
+			_, err := b.SkipPage(ctx, operate.Selection{Filter: operate.Filter{Topic: "t"}}, operate.Skip{Actor: "me", Reason: "r"}, 10)
 			return err
 		}, []string{"outbox_events_undelivered"}},
 	} {

@@ -20,6 +20,16 @@ func Time(id uuid.UUID) time.Time {
 	return time.UnixMilli(ms)
 }
 
+// First returns the least UUIDv7 of a time, which has milliseconds.
+func First(t time.Time) (id uuid.UUID) {
+	ms := uint64(t.UnixMilli())
+	for i := range 6 {
+		id[i] = byte(ms >> (40 - 8*i))
+	}
+	id[6], id[8] = 0x70, 0x80
+	return id
+}
+
 // Written returns when a row was written: at, or where nothing says so the time in its id, which may be none (zero).
 func Written(at *time.Time, id uuid.UUID) time.Time {
 	if at != nil {

@@ -41,6 +41,7 @@ func listsNewestFirst(t *testing.T, s *suite) {
 		}
 		b := s.Browser(t, layout)
 		var topics []string
+		var written []time.Time
 		pages, f := 0, operate.Filter{Limit: 3}
 		for more := true; more; more = f.After != "" {
 			rows, next, err := b.List(t.Context(), f)
@@ -50,13 +51,34 @@ func listsNewestFirst(t *testing.T, s *suite) {
 			for _, r := range rows {
 				topics = append(topics, r.Topic)
 				if r.WrittenAt == nil || time.Since(*r.WrittenAt).Abs() > time.Minute {
-					t.Errorf("%s: written at %v", layout.Table, r.WrittenAt)
+					t.Fatalf("%s: written at %v", layout.Table, r.WrittenAt)
 				}
+				written = append(written, *r.WrittenAt)
 			}
 			pages, f.After = pages+1, next
 		}
 		if pages != 3 || !slices.Equal(topics, want) {
 			t.Errorf("%s: got %v in %d pages, want %v in 3", layout.Table, topics, pages, want)
+			continue
+		}
+		for _, c := range []struct {
+			f    operate.Filter
+			want []string
+		}{
+			{operate.Filter{Since: written[2]}, want[:3]},
+			{operate.Filter{Until: written[2]}, want[3:]},
+			{operate.Filter{Since: written[2], Until: written[1]}, want[2:3]},
+		} {
+			rows, _, err := b.List(t.Context(), c.f)
+			var topics []string
+			for _, r := range rows {
+				topics = append(topics, r.Topic)
+			}
+			if err != nil || !slices.Equal(topics, c.want) {
+				t.Errorf("%s, since %s until %s: got %v, error %v, want " +
+					"%v", layout.Table, c.f.Since, c.f.Until, topics, err,
+					c.want)
+			}
 		}
 	}
 }
@@ -71,7 +93,8 @@ func findsEvents(t *testing.T, s *suite) {
 	s.rows.MakeRun(t)
 	for topic, at := range map[string][2]any{"A": {nil, nil}, "B": {time.Now(), nil}, "C": {nil, time.Now()}} {
 		s.Exec(t,
-			"INSERT INTO crawl_outbox (crawl_id, event_type, payload, published_at, next_retry_at) VALUES (?1, ?2, '1', ?3, ?4)",
+			"INSERT INTO crawl_outbox (crawl_id, event_type, payload, published_at, next_retry_at) VALUES (?1, ?2, " +
+				"'1', ?3, ?4)",
 			tabletest.CrawlRun, topic, at[0], at[1])
 	}
 	events, crawl := s.Browser(t, outbox.OutboxEvents()), s.Browser(t, outbox.CrawlOutbox())
@@ -116,7 +139,8 @@ func findsByApplication(t *testing.T, s *suite) {
 	s.rows.MakeApp(t, "Acme")
 	s.rows.Place(t, "event_outbox", "default.happened", "k")
 	s.Exec(t,
-		"INSERT INTO event_outbox (app_id, event_id, event_type, payload) VALUES ((SELECT id FROM apps WHERE namespace = "+
+		"INSERT INTO event_outbox (app_id, event_id, event_type, payload) VALUES ((SELECT id FROM apps WHERE " +
+			"namespace = "+
 			"'Acme'), ?1, 'acme.happened', '{}')", tabletest.NewID(t).String())
 	b := s.Browser(t, outbox.EventOutbox())
 	for _, tenant := range []string{"acme", s.Value(t, "SELECT id FROM apps WHERE namespace = 'Acme'")} {
@@ -134,8 +158,10 @@ func findsByApplication(t *testing.T, s *suite) {
 func showsEvent(t *testing.T, s *suite) {
 	id := tabletest.NewID(t)
 	at := time.Date(2025, 1, 2, 3, 4, 5, 678901000, time.UTC)
-	s.Exec(t, `INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload, metadata, destination_topics, status, retry_count, error_message, error_history, schema_id, schema_version,
-		aggregate_id, next_retry_at) VALUES (?1, 'order.placed', ?2, 'shop', '{"n": 1}', '{"trace_id": "t"}', '["a", "b"]', 'FAILED', 2, 'no such channel', '[{"error": "no such channel"}]', 'order/1', 3, '42', ?3)`,
+	s.Exec(t,
+		`INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload, metadata, destination_topics, status, retry_count, error_message, error_history, schema_id, schema_version,
+		aggregate_id, next_retry_at) VALUES (?1, 'order.placed', ?2, 'shop', '{"n": 1}', '{"trace_id": "t"}', '["a",
+			"b"]', 'FAILED', 2, 'no such channel', '[{"error": "no such channel"}]', 'order/1', 3, '42', ?3)`,
 		id.String(), at, at)
 	b := s.Browser(t, outbox.OutboxEvents())
 	for _, by := range []string{id.String(), strings.ToUpper(id.String()),
@@ -160,9 +186,24 @@ func showsEvent(t *testing.T, s *suite) {
 			t.Errorf("delivered to %s", d.DeliveredTo)
 		}
 	}
+	trace := "4bf92f3577b34da6a3ce929d0e0e4736"
+	s.Exec(t,
+		`UPDATE outbox_events SET aggregate_type = 'Order', metadata = '{"trace_id": "t", "traceparent": "00-`+trace+
+		`-00f067aa0ba902b7-01"}'`)
+	for f, want := range map[[2]string]int{{"t", ""}: 1, {trace, "Ord*"}: 1, {trace[1:], ""}: 0, {"", "Order"}: 1,
+		{"", "O"}: 0} {
+		rows, _, err := b.List(t.Context(), operate.Filter{Trace: f[0], Type: f[1]})
+		n, _, counted := b.Undelivered(t.Context(), operate.Selection{Filter: operate.Filter{Trace: f[0], Type: f[1],
+			Statuses: []string{"failed"}}})
+		if err != nil || counted != nil || len(rows) != want || n != want {
+			t.Errorf("trace and type %v: got %d rows, error %v, and %d undelivered, error %v, want " +
+				"%d", f, len(rows), err, n, counted, want)
+		}
+	}
 	s.rows.MakeRun(t)
 	row := s.rows.Place(t, "crawl_outbox", "NODE", "")
-	if d, err := s.Browser(t, outbox.CrawlOutbox()).Show(t.Context(), row.String(), ""); err != nil || *d.Sequence != 7 ||
+	if d, err := s.Browser(t, outbox.CrawlOutbox()).Show(t.Context(), row.String(),
+		""); err != nil || *d.Sequence != 7 ||
 		*d.Key != tabletest.CrawlRun {
 		t.Errorf("got %+v, error %v", d, err)
 	}
@@ -177,11 +218,15 @@ func refusesFilters(t *testing.T, s *suite) {
 		f    operate.Filter
 		says string
 	}{
-		{events, operate.Filter{Statuses: []string{"SENT", "LOST"}}, `status "LOST" is none of NEW, FAILED, SENT, DEAD`},
+		{events, operate.Filter{Statuses: []string{"SENT", "LOST"}},
+			`status "LOST" is none of NEW, FAILED, SENT, DEAD`},
 		{events, operate.Filter{After: "yesterday"}, "after"},
 		{nameless, operate.Filter{Statuses: []string{"DEAD"}}, "pending, retry, delivered"},
 		{nameless, operate.Filter{Tenant: "acme"}, "no tenants"},
 		{nameless, operate.Filter{Key: "42"}, "no keys"},
+		{nameless, operate.Filter{Trace: "t"}, "no metadata"},
+		{nameless, operate.Filter{Type: "t"}, "no aggregate types"},
+		{events, operate.Filter{Since: time.Unix(2, 0), Until: time.Unix(1, 0)}, "nothing is between"},
 	} {
 		if _, _, err := c.b.List(t.Context(), c.f); !errors.Is(err, operate.ErrFilter) ||
 			!strings.Contains(err.Error(), c.says) {
@@ -227,12 +272,14 @@ func reportsLanes(t *testing.T, s *suite) {
 				"?2, ?3, ?4)", relay.id.String(), relay.name, time.Now(), time.Now().Add(relay.ends))
 		for lane := i * 20; lane < i*20+20; lane++ {
 			s.Exec(t,
-				"INSERT INTO outbox_lanes (table_name, lane, owner, epoch, expires_at) VALUES ('outbox_events', ?1, ?2, 3, ?3)",
+				"INSERT INTO outbox_lanes (table_name, lane, owner, epoch, expires_at) VALUES ('outbox_events', ?1, " +
+					"?2, 3, ?3)",
 				lane, relay.id.String(), time.Now().Add(relay.ends))
 		}
 	}
 	s.Exec(t,
-		"INSERT INTO outbox_lanes (table_name, lane, epoch, crashes, trial_size, trial_event) VALUES ('outbox_events', 63, "+
+		"INSERT INTO outbox_lanes (table_name, lane, epoch, crashes, trial_size, trial_event) VALUES " +
+			"('outbox_events', 63, "+
 			"9, 2, 1, ?1)", first.String())
 	r, states := report()
 	if states["held"] != 40 || states["lapsed"] != 20 || states["free"] != 4 {
@@ -291,7 +338,8 @@ func reportsBacklog(t *testing.T, s *suite) {
 			}
 		}
 		if r.Counted != 30 || r.Bounded || r.Hidden || got < oldest || got > oldest+60 {
-			t.Errorf("%s: counted %d, bounded %t, oldest %.1f s, want 30 and %.0f s", table, r.Counted, r.Bounded, got, oldest)
+			t.Errorf("%s: counted %d, bounded %t, oldest %.1f s, want 30 and %.0f " +
+				"s", table, r.Counted, r.Bounded, got, oldest)
 		}
 		if r, err := b.Lanes(t.Context(), 20); err != nil || r.Counted != 20 || !r.Bounded {
 			t.Errorf("%s: counted %d of at most 20, bounded %t, error %v", table, r.Counted, r.Bounded, err)
@@ -331,7 +379,8 @@ func tellsWhatItWaitsBehind(t *testing.T, s *suite) {
 		behind := map[string]string{"t.3": "t.0", "t.6": "t.0", "t.7": "t.4"}
 		if layout.Table == "crawl_outbox" {
 			put("t.4", nil)
-			behind = map[string]string{"t.2": "t.0", "t.3": "t.0", "t.4": "t.0", "t.5": "t.0", "t.6": "t.0", "t.7": "t.0",
+			behind = map[string]string{"t.2": "t.0", "t.3": "t.0", "t.4": "t.0", "t.5": "t.0", "t.6": "t.0",
+				"t.7": "t.0",
 				"t.8": "t.0"}
 			if rows, _, err = b.List(t.Context(), operate.Filter{}); err != nil {
 				t.Fatal(err)
@@ -370,7 +419,8 @@ func tellsWhatItWaitsBehind(t *testing.T, s *suite) {
 			want = [3]int{2, 1, 7}
 		}
 		if got := [3]int{retrying, heldKeys, held}; got != want {
-			t.Errorf("%s: lanes report %v events that are retried, keys and events that are held, want %v", layout.Table, got,
+			t.Errorf("%s: lanes report %v events that are retried, keys and events that are held, want " +
+				"%v", layout.Table, got,
 				want)
 		}
 	}
@@ -392,7 +442,8 @@ func browsesMapped(t *testing.T, s *suite) {
 	s.Exec(t, "INSERT INTO legacy (uid, kind, tries, done_at) VALUES (?1, 'done', NULL, ?2)", bare.String(), time.Now())
 	b := s.Browser(t, layout)
 	if rows, next, err := b.List(t.Context(),
-		operate.Filter{Statuses: []string{"pending"}, Key: "k", Tenant: "eu", Topic: "t.1"}); err != nil || len(rows) != 1 ||
+		operate.Filter{Statuses: []string{"pending"}, Key: "k", Tenant: "eu",
+			Topic: "t.1"}); err != nil || len(rows) != 1 ||
 		next != "" || rows[0].Topic != "t.1" || *rows[0].Key != "k" || *rows[0].Tenant != "eu" {
 		t.Errorf("got %+v, %q, error %v", rows, next, err)
 	}

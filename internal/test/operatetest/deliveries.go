@@ -131,7 +131,7 @@ func looksAtOneSink(t *testing.T, s *suite) {
 		t.Errorf("retried %d, error %v, want the three that wait still", n, err)
 	}
 	skipped(t, a, operate.Selection{IDs: ids[:1]}, 1)
-	skipped(t, a, operate.Selection{Topic: "order.placed"}, 3)
+	skipped(t, a, operate.Selection{Filter: operate.Filter{Topic: "order.placed"}}, 3)
 	if n := count("status = 'dead'"); n != 4 {
 		t.Errorf("%d deliveries are dead, want 4", n)
 	}

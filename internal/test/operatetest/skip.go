@@ -127,11 +127,11 @@ func skipsSelections(t *testing.T, s *suite) {
 	s.rows.PlaceOrders(t, 4, "a", "b", "c") // of order.0 to order.3
 	s.Exec(t, "UPDATE outbox_events SET tenant_id = 'acme' WHERE aggregate_id = 'c'")
 	skipped(t, b, operate.Selection{}, 0)
-	skipped(t, b, operate.Selection{Key: "none"}, 0)
-	skipped(t, b, operate.Selection{Key: "a", Topic: "order.2"}, 1)
-	skipped(t, b, operate.Selection{Key: "a"}, 3)
-	skipped(t, b, operate.Selection{Topic: "*r.0"}, 2)
-	if n, err := b.SkipPage(t.Context(), operate.Selection{Tenant: "acme"}, skip, 2); err != nil || n != 2 {
+	skipped(t, b, operate.Selection{Filter: operate.Filter{Key: "none"}}, 0)
+	skipped(t, b, operate.Selection{Filter: operate.Filter{Key: "a", Topic: "order.2"}}, 1)
+	skipped(t, b, operate.Selection{Filter: operate.Filter{Key: "a"}}, 3)
+	skipped(t, b, operate.Selection{Filter: operate.Filter{Topic: "*r.0"}}, 2)
+	if n, err := b.SkipPage(t.Context(), operate.Selection{Filter: operate.Filter{Tenant: "acme"}}, skip, 2); err != nil || n != 2 {
 		t.Fatalf("skipped %d, error %v, want 2", n, err)
 	}
 	if left := s.Value(t,
@@ -150,7 +150,7 @@ func skipsSelections(t *testing.T, s *suite) {
 	}
 	plain := outbox.OutboxEvents()
 	plain.Tenant, plain.Key, plain.KeyScope = "", "", nil
-	for _, sel := range []operate.Selection{{Tenant: "acme"}, {Key: "a"}} {
+	for _, sel := range []operate.Selection{{Filter: operate.Filter{Tenant: "acme"}}, {Filter: operate.Filter{Key: "a"}}} {
 		if _, err := s.Browser(t, plain).SkipPage(t.Context(), sel, skip, 1); !errors.Is(err, operate.ErrFilter) {
 			t.Errorf("%+v: got %v, want ErrFilter", sel, err)
 		}
@@ -179,7 +179,7 @@ func skipsBesideRelay(t *testing.T, s *suite) {
 	b := s.Browser(t, outbox.OutboxEvents())
 	total := 0
 	for i := 0; ; i++ {
-		n, err := b.SkipPage(t.Context(), operate.Selection{Topic: fmt.Sprintf("t.%d", i%3)}, skip, 5)
+		n, err := b.SkipPage(t.Context(), operate.Selection{Filter: operate.Filter{Topic: fmt.Sprintf("t.%d", i%3)}}, skip, 5)
 		if err != nil {
 			t.Fatal(err)
 		}

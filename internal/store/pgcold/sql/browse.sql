@@ -6,9 +6,7 @@ SELECT {{template "browse_columns" .}}
   FROM {{.Table}} e
  WHERE {{template "browse_in_status" .}}
        {{- if .Part}} AND e.{{.Part}} = {{.PartValue}}{{end}}
-       {{- with .F.Tenant}} AND {{if $.Tenant}}e.{{$.Tenant}}::text = {{arg .}}{{else}}e.{{$.App}} = {{template "app_of" (arg .)}}{{end}}{{end}}
-       {{- with .F.Key}} AND e.{{$.Key}}::text = {{arg .}}{{end}}
-       {{- with .F.Topic}} AND e.{{$.Topic}}::text LIKE {{pattern .}}{{end}}
+       {{- template "events_matching" .}}
        {{- with .F.After}} AND e.{{$.ByColumn}} < {{template "browse_after" $}}{{end}}
  ORDER BY e.{{.ByColumn}} DESC
  LIMIT {{arg .F.Limit}}

@@ -9,6 +9,9 @@
 {{define "uuid_of_text"}}{{.}}::text::uuid{{end}}
 {{define "at"}}{{.}}::timestamptz{{end}}
 {{define "now"}}now(){{end}}
+{{define "written_since"}}{{template "written_at" .}} >= {{arg .F.Since}}::timestamptz{{end}}
+{{define "written_until"}}{{template "written_at" .}} < {{arg .F.Until}}::timestamptz{{end}}
+{{define "trace_is"}}{{arg .F.Trace}}::text IN (substr(e.{{.Metadata}}::jsonb ->> 'traceparent', 4, 32), e.{{.Metadata}}::jsonb ->> 'trace_id'){{end}}
 {{define "login"}}u.db_user{{end}}
 {{- /* The application that a filter means: its namespace or its id; the dot is the parameter. */ -}}
 {{define "app_of"}}(SELECT a.id FROM apps a WHERE lower(a.namespace) = lower({{.}}::text) OR a.id::text = lower({{.}}::text)){{end}}

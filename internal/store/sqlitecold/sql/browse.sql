@@ -6,9 +6,7 @@ SELECT {{template "browse_columns" .}}
   FROM {{.Table}} AS e
  WHERE {{template "browse_in_status" .}}
        {{- if .Part}} AND e.{{.Part}} = {{.PartValue}}{{end}}
-       {{- with .F.Tenant}} AND {{if $.Tenant}}e.{{$.Tenant}} = {{arg .}}{{else}}e.{{$.App}} = {{template "app_of" (arg .)}}{{end}}{{end}}
-       {{- with .F.Key}} AND e.{{$.Key}} = {{arg .}}{{end}}
-       {{- with .F.Topic}} AND e.{{$.Topic}} GLOB {{pattern .}}{{end}}
+       {{- template "events_matching" .}}
        {{- with .F.After}} AND e.{{$.Position}} < CAST({{arg .}} AS INTEGER){{end}}
  ORDER BY {{if .Rare}}+{{end}}e.{{.Position}} DESC
  LIMIT {{arg .F.Limit}}

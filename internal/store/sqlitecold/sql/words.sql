@@ -9,6 +9,10 @@
 {{define "uuid_of_text"}}lower({{.}}){{end}}
 {{define "at"}}{{.}}{{end}}
 {{define "now"}}{{arg .Now}}{{end}}
+{{- /* A UUIDv7 is compared with the first of a moment. */ -}}
+{{define "written_since"}}{{if .WrittenAt}}{{template "instant" .WrittenAt}} >= {{arg .F.Since}}{{else}}e.{{.TimeID}} >= {{arg .SinceID}}{{end}}{{end}}
+{{define "written_until"}}{{if .WrittenAt}}{{template "instant" .WrittenAt}} < {{arg .F.Until}}{{else}}e.{{.TimeID}} < {{arg .UntilID}}{{end}}{{end}}
+{{define "trace_is"}}CASE WHEN json_valid(e.{{.Metadata}}) THEN {{arg .F.Trace}} IN (substr(e.{{.Metadata}} ->> '$.traceparent', 4, 32), e.{{.Metadata}} ->> '$.trace_id') END{{end}}
 {{define "login"}}NULL{{end}}
 {{define "some_error_has"}}EXISTS (SELECT 1 FROM json_each(l.error_history) h WHERE instr(lower(l.error_history ->> (h.fullkey || '.error')), lower({{.}})) > 0){{end}}
 {{define "last_error"}}coalesce(l.error_history ->> '$[#-1].error', ''){{end}}
