@@ -347,8 +347,8 @@ func (d *Desk) named(ctx context.Context, r PauseRequest) (operate.Pause, *opera
 	if err := errors.Join(allTenants(ctx), d.changing(ctx)); err != nil {
 		return p, nil, err
 	}
-	if err := CheckPause(p); err != nil {
-		return p, nil, err
+	if err := p.Check(""); err != nil {
+		return p, nil, refusef("%w", err)
 	}
 	if p.Table != "" {
 		t, err := d.Config.Find(p.Table)
@@ -359,19 +359,6 @@ func (d *Desk) named(ctx context.Context, r PauseRequest) (operate.Pause, *opera
 	}
 	pauses, err := d.Database.Pauses(ctx)
 	return p, pauses, err
-}
-
-// CheckPause refuses what names nothing, or what is no pause.
-func CheckPause(p operate.Pause) error {
-	switch {
-	case p.To != "" && p.Table == "":
-		return refusef("a sink (%s) of which table? Name a table with routes", p.To)
-	case p.Table == "" && p.Topic == "" && p.Destination == "":
-		return refusef("say what: a table, a topic or a destination, or one of the last two of a table")
-	case p.Topic != "" && p.Destination != "":
-		return refusef("a topic and a destination: pause the one or the other, or each by itself")
-	}
-	return nil
 }
 
 func (d *Desk) pause(ctx context.Context, in *struct{ Body PauseRequest }) (*out[operate.Pause], error) {

@@ -54,7 +54,7 @@ func (a *application) events() *cobra.Command {
 func eventFlags(flags *pflag.FlagSet, f *operate.Filter, verb string) {
 	flags.StringSliceVar(&f.Statuses, "status", nil, "`states` of events to "+verb+", for instance NEW,FAILED")
 	flags.StringVar(&f.Key, "key", "", "`key` whose events to "+verb+": the aggregate's or the run's id")
-	flags.StringVar(&f.Topic, "topic", "", "`topic` whose events to "+verb+", or a pattern in which * stands for " +
+	flags.StringVar(&f.Topic, "topic", "", "`topic` whose events to "+verb+", or a pattern in which * stands for "+
 		"any text")
 	flags.StringVar(&f.Type, "type", "", "`type` of the aggregate, likewise")
 	flags.StringVar(&f.Trace, "trace", "", "`id` of a trace: that of traceparent in the metadata, or its trace_id")

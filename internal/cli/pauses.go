@@ -36,13 +36,8 @@ func (f *pausing) check(cmd *cobra.Command) error {
 	if err := checkFilters(cmd.Flags()); err != nil {
 		return err
 	}
-	switch {
-	case f.To != "" && f.Table == "":
-		return usagef("--to %s: of which table? Give its --table, which has routes", f.To)
-	case f.Table == "" && f.Topic == "" && f.Destination == "":
-		return usagef("say what: --table, --topic or --destination, or one of the last two with a --table")
-	case f.Topic != "" && f.Destination != "":
-		return usagef("--topic and --destination: pause the one or the other, or each by itself")
+	if err := f.Check("--"); err != nil {
+		return usagef("%w", err)
 	}
 	by := f.by.operator()
 	f.Actor, f.Reason = by.Actor, strings.TrimSpace(by.Reason)

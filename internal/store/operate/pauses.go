@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -50,6 +51,23 @@ func auditOf(l outbox.Layout) map[string]any {
 		return map[string]any{"table": table}
 	}
 	return map[string]any{"table": table, "to": sink}
+}
+
+// Check refuses what names nothing, or what is no pause. sign stands before the names of what can be said: -- of flags.
+func (p Pause) Check(sign string) error {
+	why := ""
+	switch {
+	case p.To != "" && p.Table == "":
+		why = fmt.Sprintf("%sto %s: of which table? Give its %stable, which has routes", sign, p.To, sign)
+	case p.Table == "" && p.Topic == "" && p.Destination == "":
+		why = fmt.Sprintf("say what: %[1]stable, %[1]stopic or %[1]sdestination, or one of the last two with a %[1]stable",
+			sign)
+	case p.Topic != "" && p.Destination != "":
+		why = fmt.Sprintf("%[1]stopic and %[1]sdestination: pause the one or the other, or each by itself", sign)
+	default:
+		return nil
+	}
+	return errors.New(why)
 }
 
 // Names are what the pause is of, by what outbox_audit calls it.

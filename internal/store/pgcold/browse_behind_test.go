@@ -46,7 +46,8 @@ func TestWaitingPlans(t *testing.T) {
 			return err
 		}, []string{"outbox_events_waiting|idx_outbox_status", "outbox_events_undelivered"}},
 		{func(b *operate.Browser) error {
-			_, err := b.SkipPage(ctx, operate.Selection{Filter: operate.Filter{Topic: "t"}}, operate.Skip{Actor: "me", Reason: "r"}, 10)
+			_, err := b.SkipPage(ctx, operate.Selection{Filter: operate.Filter{Topic: "t"}},
+				operate.Skip{Actor: "me", Reason: "r"}, 10)
 			return err
 		}, []string{"outbox_events_undelivered"}},
 	} {

@@ -75,7 +75,7 @@ func listsNewestFirst(t *testing.T, s *suite) {
 				topics = append(topics, r.Topic)
 			}
 			if err != nil || !slices.Equal(topics, c.want) {
-				t.Errorf("%s, since %s until %s: got %v, error %v, want " +
+				t.Errorf("%s, since %s until %s: got %v, error %v, want "+
 					"%v", layout.Table, c.f.Since, c.f.Until, topics, err,
 					c.want)
 			}
@@ -93,7 +93,7 @@ func findsEvents(t *testing.T, s *suite) {
 	s.rows.MakeRun(t)
 	for topic, at := range map[string][2]any{"A": {nil, nil}, "B": {time.Now(), nil}, "C": {nil, time.Now()}} {
 		s.Exec(t,
-			"INSERT INTO crawl_outbox (crawl_id, event_type, payload, published_at, next_retry_at) VALUES (?1, ?2, " +
+			"INSERT INTO crawl_outbox (crawl_id, event_type, payload, published_at, next_retry_at) VALUES (?1, ?2, "+
 				"'1', ?3, ?4)",
 			tabletest.CrawlRun, topic, at[0], at[1])
 	}
@@ -139,7 +139,7 @@ func findsByApplication(t *testing.T, s *suite) {
 	s.rows.MakeApp(t, "Acme")
 	s.rows.Place(t, "event_outbox", "default.happened", "k")
 	s.Exec(t,
-		"INSERT INTO event_outbox (app_id, event_id, event_type, payload) VALUES ((SELECT id FROM apps WHERE " +
+		"INSERT INTO event_outbox (app_id, event_id, event_type, payload) VALUES ((SELECT id FROM apps WHERE "+
 			"namespace = "+
 			"'Acme'), ?1, 'acme.happened', '{}')", tabletest.NewID(t).String())
 	b := s.Browser(t, outbox.EventOutbox())
@@ -189,14 +189,14 @@ func showsEvent(t *testing.T, s *suite) {
 	trace := "4bf92f3577b34da6a3ce929d0e0e4736"
 	s.Exec(t,
 		`UPDATE outbox_events SET aggregate_type = 'Order', metadata = '{"trace_id": "t", "traceparent": "00-`+trace+
-		`-00f067aa0ba902b7-01"}'`)
+			`-00f067aa0ba902b7-01"}'`)
 	for f, want := range map[[2]string]int{{"t", ""}: 1, {trace, "Ord*"}: 1, {trace[1:], ""}: 0, {"", "Order"}: 1,
 		{"", "O"}: 0} {
 		rows, _, err := b.List(t.Context(), operate.Filter{Trace: f[0], Type: f[1]})
 		n, _, counted := b.Undelivered(t.Context(), operate.Selection{Filter: operate.Filter{Trace: f[0], Type: f[1],
 			Statuses: []string{"failed"}}})
 		if err != nil || counted != nil || len(rows) != want || n != want {
-			t.Errorf("trace and type %v: got %d rows, error %v, and %d undelivered, error %v, want " +
+			t.Errorf("trace and type %v: got %d rows, error %v, and %d undelivered, error %v, want "+
 				"%d", f, len(rows), err, n, counted, want)
 		}
 	}
@@ -272,13 +272,13 @@ func reportsLanes(t *testing.T, s *suite) {
 				"?2, ?3, ?4)", relay.id.String(), relay.name, time.Now(), time.Now().Add(relay.ends))
 		for lane := i * 20; lane < i*20+20; lane++ {
 			s.Exec(t,
-				"INSERT INTO outbox_lanes (table_name, lane, owner, epoch, expires_at) VALUES ('outbox_events', ?1, " +
+				"INSERT INTO outbox_lanes (table_name, lane, owner, epoch, expires_at) VALUES ('outbox_events', ?1, "+
 					"?2, 3, ?3)",
 				lane, relay.id.String(), time.Now().Add(relay.ends))
 		}
 	}
 	s.Exec(t,
-		"INSERT INTO outbox_lanes (table_name, lane, epoch, crashes, trial_size, trial_event) VALUES " +
+		"INSERT INTO outbox_lanes (table_name, lane, epoch, crashes, trial_size, trial_event) VALUES "+
 			"('outbox_events', 63, "+
 			"9, 2, 1, ?1)", first.String())
 	r, states := report()
@@ -338,7 +338,7 @@ func reportsBacklog(t *testing.T, s *suite) {
 			}
 		}
 		if r.Counted != 30 || r.Bounded || r.Hidden || got < oldest || got > oldest+60 {
-			t.Errorf("%s: counted %d, bounded %t, oldest %.1f s, want 30 and %.0f " +
+			t.Errorf("%s: counted %d, bounded %t, oldest %.1f s, want 30 and %.0f "+
 				"s", table, r.Counted, r.Bounded, got, oldest)
 		}
 		if r, err := b.Lanes(t.Context(), 20); err != nil || r.Counted != 20 || !r.Bounded {
@@ -419,7 +419,7 @@ func tellsWhatItWaitsBehind(t *testing.T, s *suite) {
 			want = [3]int{2, 1, 7}
 		}
 		if got := [3]int{retrying, heldKeys, held}; got != want {
-			t.Errorf("%s: lanes report %v events that are retried, keys and events that are held, want " +
+			t.Errorf("%s: lanes report %v events that are retried, keys and events that are held, want "+
 				"%v", layout.Table, got,
 				want)
 		}

@@ -131,7 +131,8 @@ func skipsSelections(t *testing.T, s *suite) {
 	skipped(t, b, operate.Selection{Filter: operate.Filter{Key: "a", Topic: "order.2"}}, 1)
 	skipped(t, b, operate.Selection{Filter: operate.Filter{Key: "a"}}, 3)
 	skipped(t, b, operate.Selection{Filter: operate.Filter{Topic: "*r.0"}}, 2)
-	if n, err := b.SkipPage(t.Context(), operate.Selection{Filter: operate.Filter{Tenant: "acme"}}, skip, 2); err != nil || n != 2 {
+	ofAcme := operate.Selection{Filter: operate.Filter{Tenant: "acme"}}
+	if n, err := b.SkipPage(t.Context(), ofAcme, skip, 2); err != nil || n != 2 {
 		t.Fatalf("skipped %d, error %v, want 2", n, err)
 	}
 	if left := s.Value(t,
