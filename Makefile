@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help deps servers quick test test-database race suite lint vuln build bench bench-peers bench-quick bench-report orms migrators readers clients fuzz chaos soak storm snapshot snapshot-log ui
+.PHONY: help deps servers quick test test-database race suite lint vuln build bench bench-peers bench-quick bench-report orms migrators readers clients fuzz chaos soak storm snapshot snapshot-log ui openapi
 
 FUZZTIME ?= 20s
 
@@ -94,6 +94,10 @@ vuln: ## known vulnerabilities of the dependencies, with govulncheck; needs a ne
 # Not a step of .ci/run: npm is asked for what it runs.
 ui: ## the operator's page (ui/dist) from its sources, and whether it is what is committed; needs node 20.19 or later, and npm
 	@bash scripts/ui.sh
+
+# Not a step of .ci/run: what npm fetches for it takes minutes.
+openapi: ## the gateway's OpenAPI document by the rules of Redocly and Spectral; needs node 20 or later, and npm
+	@bash scripts/openapi.sh
 
 build: ## the outbox command, as bin/outbox
 	go build -o bin/outbox ./cmd/outbox
