@@ -34,24 +34,28 @@ func sectionsOf(s Sample) []section {
 
 func conditions(s Sample) section {
 	out := section{head: []string{"CONDITIONS", "", ""}, none: "none"}
+	means := map[string]string{}
+	for i := range condition.Catalogue {
+		means[condition.Catalogue[i].ID] = condition.Catalogue[i].Means
+	}
 	for _, f := range s.Findings {
 		out.rows = append(out.rows, row{cells: []string{f.ID, f.Severity.String(), f.Says}, bad: f.Severity,
 			detail: details(f.ID+"  "+f.Name, "severity", f.Severity.String(), "about", f.About, "since", moment(f.Since),
-				"cause", f.Says, "do", f.Remedy, "see", f.See)})
+				"cause", f.Says, "means", means[f.ID], "do", f.Remedy, "see", f.See)})
 	}
 	return out
 }
 
 func tables(s Sample) section {
-	out := section{head: []string{"TABLES", "WAITING", "OLDEST", "WRITTEN/S", "DELIVERED/S", "RETRYING", "HELD", "SINK"},
+	out := section{head: []string{"TABLES", "SINK", "WAITING", "OLDEST", "WRITTEN/S", "DELIVERED/S", "RETRYING", "HELD"},
 		none: "none are seen"}
 	for _, t := range s.Tables {
 		waiting := count(t.Backlog, t.Bounded)
 		if t.Hidden {
 			waiting = "hidden"
 		}
-		r := row{cells: []string{t.Table, waiting, age(t.Oldest), rate(t.WrittenPerSecond), rate(t.DeliveredPerSecond),
-			strconv.Itoa(t.Retrying), strconv.Itoa(t.Held), t.Sink}}
+		r := row{cells: []string{t.Table, t.Sink, waiting, age(t.Oldest), rate(t.WrittenPerSecond),
+			rate(t.DeliveredPerSecond), strconv.Itoa(t.Retrying), strconv.Itoa(t.Held)}}
 		state := "open"
 		if t.Paused {
 			r.cells[0], r.bad, state = t.Table+" (paused)", condition.Warning, "paused by an operator: outbox pauses"
