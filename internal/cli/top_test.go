@@ -121,7 +121,7 @@ func TestTopOnATerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.ok("{}", "write", "--topic", "order.placed", "--key", "42")
-	top.shows("CRITICAL", "OBX-027  critical", "default  DOWN", "outbox_events  default  1", "1 wait")
+	top.shows("CRITICAL", "OBX-027     critical", "default  DOWN", "outbox_events  default  1", "1 wait")
 	top.press("\r")
 	top.shows("OBX-027  sink down", "cause ", "do ", "see ", "enter or esc: back", "!TABLES")
 	top.press("\x1b")

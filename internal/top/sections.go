@@ -47,7 +47,7 @@ func conditions(s Sample) section {
 }
 
 func tables(s Sample) section {
-	out := section{head: []string{"TABLES", "SINK", "WAITING", "OLDEST", "WRITTEN/S", "DELIVERED/S", "RETRYING", "HELD"},
+	out := section{head: []string{"TABLES", "SINK", "WAITING", "OLDEST", "WRITTEN/S", "DELIVERED/S", "RETRY", "HELD"},
 		none: "none are seen"}
 	for _, t := range s.Tables {
 		waiting := count(t.Backlog, t.Bounded)
