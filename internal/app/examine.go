@@ -76,10 +76,10 @@ func (r *relayPart) examine(ctx context.Context, db Database) {
 	})
 }
 
-// Desk opens what operators look at, read-only and for whoever looks alone. It waits for no server: what is away stands in
-// the samples. close must be called.
-func Desk(ctx context.Context, cfg config.Config) (_ *admin.Desk, closed func(), err error) {
-	db, err := openDatabase(ctx, cfg.Database, use{name: "outbox top", conns: 2})
+// Desk opens what operators look at, read-only and for whoever looks alone; name is what the server's list of sessions
+// says of it. It waits for no server: what is away stands in the samples. closed must be called.
+func Desk(ctx context.Context, cfg config.Config, name string) (_ *admin.Desk, closed func(), err error) {
+	db, err := openDatabase(ctx, cfg.Database, use{name: name, conns: 2})
 	if err != nil {
 		return nil, nil, err
 	}

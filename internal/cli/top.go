@@ -27,7 +27,7 @@ func (a *application) top() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		desk, closed, err := app.Desk(cmd.Context(), c)
+		desk, closed, err := app.Desk(cmd.Context(), c, "outbox top")
 		if err != nil {
 			return err
 		}
