@@ -67,8 +67,10 @@ func (d *Desk) Capture(ctx context.Context, table, tenant, id string, withPayloa
 	c = Capsule{Format: capsuleFormat, At: time.Now().UTC(), Table: why.Table, Event: why.Event, Says: why.Says,
 		Withheld: !withPayload, Route: []string{}, TraceIDs: map[string]json.RawMessage{}, Key: []operate.EventDetail{},
 		Letters: []deadletter.Letter{}, Audit: []deadletter.Action{}, Settings: d.Config.Effective(), Unseen: []string{}}
-	if to, err := d.Config.Addresses(c.Table, c.Event.Event()); err == nil && len(d.Config.AllSinks()) > 0 {
-		c.Route = to
+	if e, err := written(&c.Event, c.Table); err == nil && len(d.Config.AllSinks()) > 0 {
+		to, err := d.Config.Addresses(c.Table, e)
+		c.unseen("route", err)
+		c.Route = append(c.Route, to...)
 	}
 	c.trace()
 	c.unseen("others of its key", d.captureKey(ctx, &c, tenant))
@@ -180,12 +182,13 @@ func ReadCapsule(r io.Reader) (c Capsule, err error) {
 	if err != nil {
 		return c, fmt.Errorf("read the capsule: %w", err)
 	}
+	if len(raw) > capsuleLimit {
+		return c, refusef("it has more than %d MiB, which no capsule has", capsuleLimit>>20)
+	}
 	var format struct {
 		Format *int `json:"outboxCapsule"`
 	}
 	switch err := json.Unmarshal(raw, &format); {
-	case len(raw) > capsuleLimit:
-		return c, refusef("it has more than %d MiB, which no capsule has", capsuleLimit>>20)
 	case err != nil:
 		return c, refusef("it is no capsule, but should be the JSON that outbox capture writes: %w", err)
 	case format.Format == nil || *format.Format < 1:

@@ -1,12 +1,12 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -59,19 +59,17 @@ func (a *application) capture() *cobra.Command {
 // writeCapsule writes a file that nobody else may read.
 func (a *application) writeCapsule(form string, c admin.Capsule, path string) error {
 	// Not indented: that makes a deep payload larger many times over.
-	text, err := json.Marshal(c)
-	if err != nil {
-		return fmt.Errorf("write the capsule: %w", err)
-	}
-	text = append(text, '\n')
 	if path == "-" {
-		_, err = a.Out.Write(text)
+		return printLine(a.Out, c)
+	}
+	var text strings.Builder
+	if err := printLine(&text, c); err != nil {
 		return err
 	}
 	if path == "" {
 		path = "capsule-" + c.Event.ID.String() + ".json"
 	}
-	err = writeNew(path, string(text), false)
+	err := writeNew(path, text.String(), false)
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%s is there already and was left as it is: choose another name with --out", path)
 	}
@@ -81,8 +79,8 @@ func (a *application) writeCapsule(form string, c admin.Capsule, path string) er
 	for _, missing := range c.Unseen {
 		fmt.Fprintf(a.Err, "not captured  %s\n", oneLine(missing))
 	}
-	return a.printResult(form, map[string]any{"file": path, "bytes": len(text)}, "wrote %s (%d bytes); replay it "+
-		"with: outbox dev --from %s", path, len(text), shellWord(path))
+	return a.printResult(form, map[string]any{"file": path, "bytes": text.Len()}, "wrote %s (%d bytes); replay it "+
+		"with: outbox dev --from %s", path, text.Len(), shellWord(path))
 }
 
 // incident reads the capsule that dev is to try; nil: there is none.
