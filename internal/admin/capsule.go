@@ -32,11 +32,11 @@ const (
 )
 
 // traces are the members of metadata that name a trace.
-var traces = []string{"traceparent", "tracestate", "trace_id", "traceId", "correlation_id", "correlationId", "request_id",
-	"requestId"}
+var traces = []string{"traceparent", "tracestate", "trace_id", "traceId", "correlation_id", "correlationId",
+	"request_id", "requestId"}
 
-// Capsule is an incident in one file: an event, and all that is known of why it is where it is. It has no password, token
-// or secret of the settings. What applications wrote into events is as they wrote it.
+// Capsule is an incident in one file: an event, and all that is known of why it is where it is. It has no password,
+// token or secret of the settings. What applications wrote into events is as they wrote it.
 type Capsule struct {
 	Format     int                        `json:"outboxCapsule"`
 	At         time.Time                  `json:"at"`

@@ -197,8 +197,8 @@ func (d *Desk) want() {
 	}
 }
 
-// Sample asks the database once, and says how long whoever asks has to wait before he does it again. It is for who looks
-// alone; where Run runs, it asks. What cannot be asked stands in the overview, beside what was known before.
+// Sample asks the database once, and says how long whoever asks has to wait before he does it again. It is for who
+// looks alone; where Run runs, it asks. What cannot be asked stands in the overview, beside what was known before.
 func (d *Desk) Sample(ctx context.Context) (_ Overview, every time.Duration) {
 	reading, cancel := context.WithTimeout(ctx, sampleLimit)
 	defer cancel()

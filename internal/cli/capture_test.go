@@ -35,7 +35,8 @@ type capsule struct {
 	Unseen     []string
 }
 
-// What is known of a dead event is in one file, without a secret. What dev delivers of it is what the sink would have got.
+// What is known of a dead event is in one file, without a secret. What dev delivers of it is what the sink would have
+// got.
 func TestCapture(t *testing.T) { onStores(t, testCapture) }
 
 func testCapture(t *testing.T, e env) {
@@ -158,7 +159,8 @@ func TestDevFromBadFiles(t *testing.T) {
 		"other":   {`{"items": []}`, "it is JSON and no capsule: it has no outboxCapsule"},
 		"newer":   {`{"outboxCapsule": 2, "event": 7}`, "of format 2, and this program knows 1: use the outbox that wrote it"},
 		"damaged": {`{"outboxCapsule": 1, "event": 7}`, "it is a damaged capsule"},
-		"no id":   {`{"outboxCapsule": 1, "event": {}}`, "it is a damaged capsule: event 00000000-0000-0000-0000-000000000000: it has no id"},
+		"no id": {`{"outboxCapsule": 1, "event": {}}`, "it is a damaged capsule: event 00000000-0000-0000-0000-000000000000: " +
+			"it has no id"},
 		"no topic": {`{"outboxCapsule": 1, "table": "t", "event": {` + id + `}}`, "0198c5a0-7f3e-7c11-8a55-2f6d1c0b9e42: " +
 			"event 0: Topic is required"},
 		"metadata": {`{"outboxCapsule": 1, "event": {` + id + `, "topic": "x", "metadata": 7}}`, "it is a damaged capsule"},

@@ -114,7 +114,8 @@ func TestTopOnATerminal(t *testing.T) {
 	e.ok("", "migrate", "up")
 	e.relaying("--table", "outbox_events")
 	top := e.onTerminal(80, 24, "top", "--table", "outbox_events")
-	top.shows("outbox top", "every 1.6s", "TABLES", "outbox_events  default  0", "default  ready", "BLOCKED KEYS", "LETTERS",
+	top.shows("outbox top", "every 1.6s", "TABLES",
+		"outbox_events  default  0", "default  ready", "BLOCKED KEYS", "LETTERS",
 		"RELAYS", "64     64", "q quit")
 
 	if err := redis.Kill(); err != nil {
@@ -123,7 +124,7 @@ func TestTopOnATerminal(t *testing.T) {
 	e.ok("{}", "write", "--topic", "order.placed", "--key", "42")
 	top.shows("CRITICAL", "OBX-027     critical", "default  DOWN", "outbox_events  default  1", "1 wait")
 	top.press("\r")
-	top.shows("OBX-027  sink down", "cause ", "do ", "see ", "enter or esc: back", "!TABLES")
+	top.shows("CONDITIONS  OBX-027", "sink down", "cause ", "do ", "see ", "enter or esc: back", "!TABLES")
 	top.press("\x1b")
 	top.shows("TABLES")
 	if err := pty.Setsize(top.keyboard, &pty.Winsize{Cols: 140, Rows: 40}); err != nil {

@@ -28,8 +28,8 @@ import (
 )
 
 // Run makes the tables, warns if another relay takes events that the streams here will miss, and serves all parts and
-// the page until ctx ends. It calls ready when the API answers at url, and then tries the incident, if there is one. The
-// settings are checked.
+// the page until ctx ends. It calls ready when the API answers at url, and then tries the incident, if there is one.
+// The settings are checked.
 func Run(ctx context.Context, c config.Config, log *slog.Logger, commands Commands, incident *Incident,
 	ready func(url string)) error {
 	if err := migrate(ctx, c.Database); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -64,6 +65,7 @@ type model struct {
 	cursors       []int // a row of each section
 	detail        []string
 	detailed      bool
+	opened        int // details so far
 	scroll        int // of detail
 }
 
@@ -74,8 +76,8 @@ type (
 	}
 	tickMsg   struct{ round int }
 	behindMsg struct {
-		id    string // of the row that it is of
-		lines []string
+		opened int // the detail that it is of
+		lines  []string
 	}
 )
 
@@ -120,7 +122,7 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			return m, m.look
 		}
 	case behindMsg:
-		if m.detailed && len(m.detail) > 0 && m.detail[0] == msg.id {
+		if msg.opened == m.opened {
 			m.detail = append(m.detail, msg.lines...)
 		}
 	case tea.KeyPressMsg:
@@ -164,21 +166,11 @@ func (m model) press(key string) (tea.Model, tea.Cmd) {
 
 // step goes to the next longer interval of steps, or the next shorter one.
 func (m *model) step(by int) {
-	if by > 0 {
-		for _, s := range steps {
-			if s > m.interval {
-				m.interval = s
-				return
-			}
-		}
-		return
+	at := slices.IndexFunc(steps, func(s time.Duration) bool { return s >= m.interval })
+	if at < 0 {
+		at = len(steps) - 1
 	}
-	for i := len(steps) - 1; i >= 0; i-- {
-		if steps[i] < m.interval {
-			m.interval = steps[i]
-			return
-		}
-	}
+	m.interval = steps[max(min(at+by, len(steps)-1), 0)]
 }
 
 // move goes to another section that has rows.
@@ -212,13 +204,15 @@ func (m model) open() (tea.Model, tea.Cmd) {
 		m.detailed = false
 		return m, nil
 	}
-	r := m.sections[m.focus].rows[m.cursors[m.focus]]
-	m.detail = r.detail
+	of := m.sections[m.focus]
+	r := of.rows[m.cursors[m.focus]]
+	m.opened++
+	m.detail = of.detail(r)
 	if r.blocked == nil {
 		return m, nil
 	}
 	return m, func() tea.Msg {
 		waiting, err := m.source.behind(m.ctx, *r.blocked)
-		return behindMsg{r.detail[0], behindLines(waiting, err)}
+		return behindMsg{m.opened, behindLines(waiting, err)}
 	}
 }

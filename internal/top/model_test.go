@@ -25,7 +25,8 @@ func pointer[T any](v T) *T { return &v }
 func busy() Sample {
 	var s Sample
 	s.At, s.Worst = time.Date(2026, 11, 26, 9, 0, 0, 0, time.UTC), condition.Critical
-	s.Sentence = "Sink default is down \x1b[31mfor\r4 min; 212000 wait, the oldest 4m0s. " + strings.Repeat("And more. ", 40)
+	s.Sentence = "Sink default is down \x1b[31mfor\r4 min; 212000 wait, the oldest 4m0s. " +
+		strings.Repeat("And more. ", 40)
 	for i := range 30 {
 		s.Findings = append(s.Findings, condition.Finding{ID: fmt.Sprintf("OBX-%03d", i+1), Name: "sink down",
 			Severity: condition.Critical, Says: "sink default is down: " + strings.Repeat("日本", 80), Remedy: "start it",
@@ -142,7 +143,8 @@ func TestKeys(t *testing.T) {
 	d := &desk{sample: busy()}
 	m, _ := do(t, newModel(t.Context(), d, "db", time.Second), sampleMsg{d.sample, time.Second})
 	m, _ = do(t, m, key("enter"))
-	wants(t, screen(t, m), "OBX-001  sink down", "cause         sink default is down", "do            start it",
+	wants(t, screen(t, m), "CONDITIONS  OBX-001", "name          sink down", "cause         sink default is down",
+		"do            start it",
 		"means         ")
 	m, _ = do(t, m, key("esc"), key("down"), key("down"), key("up"))
 	wants(t, screen(t, m), "> OBX-002")
@@ -157,7 +159,8 @@ func TestKeys(t *testing.T) {
 		t.Fatal("nobody asks what waits behind a blocked key")
 	}
 	m, _ = do(t, m, cmd())
-	wants(t, screen(t, m), "0198c5a0-7f3e-7c11-8a55-2f6d1c0b9e01", "1 of its key behind it:", "behind.key 01",
+	wants(t, screen(t, m), "BLOCKED KEYS  key 01", "event         0198c5a0-7f3e-7c11-8a55-2f6d1c0b9e01",
+		"1 of its key behind it:", "behind.key 01",
 		"do            outbox why 0198c5a0")
 	m, _ = do(t, m, key("?"), sampleMsg{Sample{}, time.Second})
 	wants(t, screen(t, m), "BLOCKED KEYS  none")

@@ -1,7 +1,7 @@
 // Package top is outbox top: what the operators' page shows, in a terminal, or as samples for programs.
 //
-// Guaranteed: it changes nothing; it asks the database as seldom as the page does, however short the interval; text from
-// the database cannot move the cursor or colour the screen; nothing is said by colour alone.
+// Guaranteed: it changes nothing; it asks the database as seldom as the page does, however short the interval; text
+// from the database cannot move the cursor or colour the screen; nothing is said by colour alone.
 //
 // Not guaranteed: the form of the screen, which is for people and may change. Programs take the samples.
 package top

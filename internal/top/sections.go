@@ -19,11 +19,11 @@ type section struct {
 	rows []row
 }
 
-// row is a line, and what is known of it.
+// row is a line, and what else is known of it: names and values by turns.
 type row struct {
-	cells   []string
 	bad     condition.Severity
-	detail  []string
+	cells   []string
+	more    []string
 	blocked *admin.Blocked
 }
 
@@ -33,15 +33,14 @@ func sectionsOf(s Sample) []section {
 }
 
 func conditions(s Sample) section {
-	out := section{head: []string{"CONDITIONS", "", ""}, none: "none"}
+	out := section{head: []string{"CONDITIONS", "SEVERITY", "CAUSE"}, none: "none"}
 	means := map[string]string{}
 	for i := range condition.Catalogue {
 		means[condition.Catalogue[i].ID] = condition.Catalogue[i].Means
 	}
 	for _, f := range s.Findings {
-		out.rows = append(out.rows, row{cells: []string{f.ID, f.Severity.String(), f.Says}, bad: f.Severity,
-			detail: details(f.ID+"  "+f.Name, "severity", f.Severity.String(), "about", f.About, "since", moment(f.Since),
-				"cause", f.Says, "means", means[f.ID], "do", f.Remedy, "see", f.See)})
+		out.rows = append(out.rows, row{f.Severity, []string{f.ID, f.Severity.String(), f.Says},
+			[]string{"name", f.Name, "since", moment(f.Since), "means", means[f.ID], "do", f.Remedy, "see", f.See}, nil})
 	}
 	return out
 }
@@ -50,36 +49,32 @@ func tables(s Sample) section {
 	out := section{head: []string{"TABLES", "SINK", "WAITING", "OLDEST", "WRITTEN/S", "DELIVERED/S", "RETRY", "HELD"},
 		none: "none are seen"}
 	for _, t := range s.Tables {
-		waiting := count(t.Backlog, t.Bounded)
+		r := row{0, []string{t.Table, t.Sink, count(t.Backlog, t.Bounded), age(t.Oldest), rate(t.WrittenPerSecond),
+			rate(t.DeliveredPerSecond), strconv.Itoa(t.Retrying), strconv.Itoa(t.Held)},
+			[]string{"held keys", strconv.Itoa(t.HeldKeys), "free lanes", strconv.Itoa(t.FreeLanes),
+				"lapsed lanes", strconv.Itoa(t.LapsedLanes)}, nil}
 		if t.Hidden {
-			waiting = "hidden"
+			r.cells[2] = "hidden"
 		}
-		r := row{cells: []string{t.Table, t.Sink, waiting, age(t.Oldest), rate(t.WrittenPerSecond),
-			rate(t.DeliveredPerSecond), strconv.Itoa(t.Retrying), strconv.Itoa(t.Held)}}
-		state := "open"
 		if t.Paused {
-			r.cells[0], r.bad, state = t.Table+" (paused)", condition.Warning, "paused by an operator: outbox pauses"
+			r.cells[0], r.bad = t.Table+" (paused)", condition.Warning
+			r.more = append(r.more, "see", "outbox pauses")
 		}
-		r.detail = details(t.Table, "state", state, "waiting", waiting, "oldest", age(t.Oldest),
-			"held", fmt.Sprintf("%d events behind those of %d keys that are tried again", t.Held, t.HeldKeys),
-			"relays", strconv.Itoa(len(t.Relays)), "free lanes", strconv.Itoa(t.FreeLanes),
-			"lapsed lanes", strconv.Itoa(t.LapsedLanes))
 		out.rows = append(out.rows, r)
 	}
 	return out
 }
 
 func sinks(s Sample) section {
-	out := section{head: []string{"SINKS", "STATE", "OWED", "OLDEST", "RETRYING", "DEAD", "WHY"},
+	out := section{head: []string{"SINKS", "STATE", "OWED", "OLDEST", "RETRY", "DEAD", "WHY"},
 		none: "none are known: give --config with the relay's settings"}
 	for _, k := range s.Sinks {
-		r := row{cells: []string{k.Name, "ready", strconv.Itoa(k.Owed), age(k.Oldest), strconv.Itoa(k.Retrying),
-			strconv.Itoa(k.Dead), k.Reason}}
+		r := row{0, []string{k.Name, "ready", strconv.Itoa(k.Owed), age(k.Oldest), strconv.Itoa(k.Retrying),
+			strconv.Itoa(k.Dead), k.Reason},
+			[]string{"url", k.URL, "since", moment(k.Since), "owed of", strings.Join(k.Tables, ", ")}, nil}
 		if !k.Ready {
 			r.cells[1], r.bad = "DOWN", condition.Critical
 		}
-		r.detail = details(k.Name, "url", k.URL, "state", r.cells[1], "why", k.Reason, "since", moment(k.Since),
-			"owed", strconv.Itoa(k.Owed), "oldest", age(k.Oldest), "tables", strings.Join(k.Tables, ", "))
 		out.rows = append(out.rows, r)
 	}
 	return out
@@ -89,11 +84,10 @@ func blocked(s Sample) section {
 	out := section{head: []string{"BLOCKED KEYS", "TABLE", "TOPIC", "FAILURES", "NEXT TRY", "LAST ERROR"}, none: "none"}
 	for i := range s.Blocked {
 		b := &s.Blocked[i]
-		out.rows = append(out.rows, row{bad: condition.Warning, blocked: b,
-			cells: []string{text(b.Key), b.Table, b.Topic, strconv.Itoa(b.Attempts), moment(b.NextRetryAt), text(b.LastError)},
-			detail: details(b.ID.String(), "key", text(b.Key), "topic", b.Topic, "table", b.Table, "tenant", text(b.Tenant),
-				"written", moment(b.WrittenAt), "failures", strconv.Itoa(b.Attempts), "next try", moment(b.NextRetryAt),
-				"last error", text(b.LastError), "do", "outbox why "+b.ID.String())})
+		out.rows = append(out.rows, row{condition.Warning, []string{text(b.Key), b.Table, b.Topic,
+			strconv.Itoa(b.Attempts), moment(b.NextRetryAt), text(b.LastError)},
+			[]string{"event", b.ID.String(), "tenant", text(b.Tenant), "written", moment(b.WrittenAt),
+				"do", "outbox why " + b.ID.String()}, b})
 	}
 	return out
 }
@@ -113,11 +107,9 @@ func behindLines(waiting []operate.EventRow, err error) []string {
 func letters(s Sample) section {
 	out := section{head: []string{"LETTERS", "COUNT", "REASON", "TYPE", "NEWEST", "ERROR"}, none: "none are pending"}
 	for _, g := range s.Groups {
-		out.rows = append(out.rows, row{bad: condition.Warning,
-			cells: []string{g.Fingerprint, strconv.Itoa(g.Count), g.Reason, g.Type, moment(&g.Newest), g.Sample},
-			detail: details(g.Fingerprint, "letters", strconv.Itoa(g.Count), "reason", g.Reason, "type", g.Type,
-				"oldest", moment(&g.Oldest), "newest", moment(&g.Newest), "error", g.Sample,
-				"do", "outbox dlq list --fingerprint "+g.Fingerprint)})
+		out.rows = append(out.rows, row{condition.Warning, []string{g.Fingerprint, strconv.Itoa(g.Count), g.Reason, g.Type,
+			moment(&g.Newest), g.Sample},
+			[]string{"oldest", moment(&g.Oldest), "do", "outbox dlq list --fingerprint " + g.Fingerprint}, nil})
 	}
 	if len(s.Groups) == 0 && s.Letters.Pending > 0 {
 		out.none = count(s.Letters.Pending, s.Letters.Bounded) + " are pending"
@@ -128,27 +120,31 @@ func letters(s Sample) section {
 func relays(s Sample) section {
 	out := section{head: []string{"RELAYS", "TABLE", "LANES", "SHARE", "LEASE", "SINCE"}, none: "no relay is alive"}
 	for _, t := range s.Tables {
-		for _, r := range t.Relays {
-			line := row{cells: []string{r.Name, t.Table, strconv.Itoa(r.Lanes), strconv.Itoa(r.Share),
-				fmt.Sprintf("%.0f s", r.ExpiresIn), moment(&r.JoinedAt)}}
-			if r.ExpiresIn <= 0 {
-				line.bad, line.cells[4] = condition.Warning, "lapsed"
+		for _, v := range t.Relays {
+			r := row{0, []string{v.Name, t.Table, strconv.Itoa(v.Lanes), strconv.Itoa(v.Share),
+				fmt.Sprintf("%.0f s", v.ExpiresIn), moment(&v.JoinedAt)}, []string{"owner", v.Owner.String()}, nil}
+			if v.ExpiresIn <= 0 {
+				r.bad, r.cells[4] = condition.Warning, "lapsed"
 			}
-			line.detail = details(r.Name, "table", t.Table, "owner", r.Owner.String(), "lanes", line.cells[2],
-				"share", line.cells[3], "lease", line.cells[4], "since", line.cells[5])
-			out.rows = append(out.rows, line)
+			out.rows = append(out.rows, r)
 		}
 	}
 	return out
 }
 
-// details are a title, and a line for each name and value that is not "".
-func details(title string, pairs ...string) []string {
-	lines := []string{plain(title)}
-	for i := 0; i < len(pairs); i += 2 {
-		if pairs[i+1] != "" {
-			lines = append(lines, fmt.Sprintf("%-13s %s", pairs[i], plain(pairs[i+1])))
+// detail is all that is known of a row: its cells, and what else there is.
+func (s section) detail(r row) []string {
+	lines := []string{plain(s.head[0] + "  " + r.cells[0])}
+	say := func(name, value string) {
+		if value != "" {
+			lines = append(lines, fmt.Sprintf("%-13s %s", strings.ToLower(name), plain(value)))
 		}
+	}
+	for i, cell := range r.cells[1:] {
+		say(s.head[i+1], cell)
+	}
+	for i := 0; i < len(r.more); i += 2 {
+		say(r.more[i], r.more[i+1])
 	}
 	return lines
 }
@@ -170,22 +166,17 @@ func text(s *string) string {
 	return *s
 }
 
+// moment is a time of day, and where that is another one the day.
 func moment(at *time.Time) string {
 	switch {
 	case at == nil || at.IsZero():
 		return ""
 	case at.Year() >= 9999:
 		return "never"
+	case time.Since(*at).Abs() < 12*time.Hour:
+		return at.UTC().Format(time.TimeOnly)
 	}
-	return at.UTC().Format("15:04:05") + day(*at)
-}
-
-// day is "" for today.
-func day(at time.Time) string {
-	if time.Since(at).Abs() < 12*time.Hour {
-		return ""
-	}
-	return at.UTC().Format(" Jan 02")
+	return at.UTC().Format("Jan 02 15:04")
 }
 
 func age(seconds *float64) string {

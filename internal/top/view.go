@@ -103,8 +103,8 @@ func (m model) detailLines(room int) (lines []string) {
 	return lines[min(m.scroll, max(len(lines)-room, 0)):]
 }
 
-// shares says how many rows each section shows of them: the chosen one all that it has if that leaves the others one, and
-// then each in turn one more.
+// shares says how many rows each section shows: one, then the chosen one all that it has, then each in turn one
+// more.
 func (m model) shares(room int) []int {
 	shares, left := make([]int, len(m.sections)), room-len(m.sections) // a head each
 	give := func(i, most int) {
