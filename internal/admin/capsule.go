@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -125,6 +126,9 @@ func (d *Desk) captureKey(ctx context.Context, c *Capsule, tenant string) error 
 	if err != nil {
 		return err
 	}
+	rows = slices.DeleteFunc(rows, func(r operate.EventRow) bool { // another's that is called the same
+		return text(r.Tenant) != text(c.Event.Tenant) || text(r.AggregateType) != text(c.Event.AggregateType)
+	})
 	slices.Reverse(rows) // the oldest first
 	at := slices.IndexFunc(rows, func(r operate.EventRow) bool { return r.ID == c.Event.ID })
 	if at < 0 {
@@ -209,7 +213,7 @@ func ReadCapsule(r io.Reader) (c Capsule, err error) {
 // withheld has null.
 func (c *Capsule) Events() (events []outbox.Event, err error) {
 	all := append(slices.Clone(c.Key), c.Event)
-	slices.SortStableFunc(all, func(a, b operate.EventDetail) int { return int(a.Position - b.Position) })
+	slices.SortStableFunc(all, func(a, b operate.EventDetail) int { return cmp.Compare(a.Position, b.Position) })
 	for i := range all {
 		e, err := written(&all[i], c.Table)
 		if err == nil {

@@ -50,6 +50,7 @@ func Run(ctx context.Context, c config.Config, log *slog.Logger, commands Comman
 	defer p.writing.Close()
 	p.commands, p.ended = commands, ctx.Done()
 	var trying sync.WaitGroup
+	served, ended := context.WithCancel(ctx)
 	err = app.ServeWith(ctx, c, log, app.Extras{Home: p.handler, Sink: p.before,
 		Serving: func(address string) {
 			ready("http://" + address)
@@ -57,11 +58,12 @@ func Run(ctx context.Context, c config.Config, log *slog.Logger, commands Comman
 				return
 			}
 			trying.Go(func() {
-				if err := p.enact(ctx, *incident); err != nil && ctx.Err() == nil {
+				if err := p.enact(served, *incident); err != nil && served.Err() == nil {
 					incident.Told("the incident cannot be tried: " + err.Error())
 				}
 			})
 		}})
+	ended()
 	trying.Wait()
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%s is in use, perhaps by another outbox dev: choose another port with --http, for instance "+

@@ -2,6 +2,7 @@ package dev
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,19 +43,22 @@ func (p *page) enact(ctx context.Context, of Incident) error {
 		of.Told(fmt.Sprintf("event %s  %s  key %s  %s", e.ID, e.Topic, e.AggregateID, what))
 	}
 	last := map[uuid.UUID]string{}
-	for tick := time.NewTicker(look); len(ids) > 0; {
+	for len(ids) > 0 {
 		select {
 		case <-ctx.Done():
-			tick.Stop()
 			return nil
-		case <-tick.C:
+		case <-time.After(look):
 		}
 		for _, id := range slices.Clone(ids) {
 			now, err := p.events.Show(ctx, id.String(), "")
-			if err != nil {
-				return err
+			gone := errors.Is(err, operate.ErrNoEvent)
+			if err != nil && !gone {
+				continue // the file may be busy
 			}
-			said, done := p.outcome(now)
+			said, done := "has left the table", true
+			if !gone {
+				said, done = p.outcome(now)
+			}
 			if said != "" && said != last[id] {
 				of.Told(fmt.Sprintf("event %s  %s", id, said))
 			}
