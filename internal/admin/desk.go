@@ -157,8 +157,7 @@ func (d *Desk) Run(ctx context.Context) error {
 		}
 		for end := time.Now().Add(lookedFor); ctx.Err() == nil; {
 			began := time.Now()
-			tables := d.sample(ctx)
-			every := max(time.Second, time.Duration(tables*sampleStatements+3)*time.Second/statementsPerSecond)
+			_, every := d.Sample(ctx)
 			select {
 			case <-ctx.Done():
 			case <-time.After(every - time.Since(began)):
@@ -198,8 +197,9 @@ func (d *Desk) want() {
 	}
 }
 
-// sample reads everything, and says how many tables there are.
-func (d *Desk) sample(ctx context.Context) (tables int) {
+// Sample asks the database once, and says how long whoever asks has to wait before he does it again. It is for who
+// looks alone; where Run runs, it asks. What cannot be asked stands in the overview, beside what was known before.
+func (d *Desk) Sample(ctx context.Context) (_ Overview, every time.Duration) {
 	reading, cancel := context.WithTimeout(ctx, sampleLimit)
 	defer cancel()
 	d.mu.Lock()
@@ -223,7 +223,8 @@ func (d *Desk) sample(ctx context.Context) (tables int) {
 	}
 	close(d.next)
 	d.next = make(chan struct{})
-	return len(now.Tables)
+	statements := len(now.Tables)*sampleStatements + 3
+	return now, max(time.Second, time.Duration(statements)*time.Second/statementsPerSecond)
 }
 
 func (d *Desk) remember(now Overview) {

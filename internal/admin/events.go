@@ -102,6 +102,24 @@ type ShownEvent struct {
 	PayloadCut   bool                `json:"payloadCut"`
 }
 
+// Behind returns undelivered events that wait for a blocked one, the newest of them, looking at limit of its key.
+func (d *Desk) Behind(ctx context.Context, b Blocked, limit int) (waiting []operate.EventRow, err error) {
+	if b.Key == nil {
+		return nil, nil
+	}
+	v, err := d.open(ctx, b.Table, "")
+	if err != nil {
+		return nil, err
+	}
+	rows, _, err := v.List(ctx, operate.Filter{Statuses: v.Statuses()[:1], Key: *b.Key, Limit: limit})
+	for _, r := range rows {
+		if r.WaitsBehind != nil && *r.WaitsBehind == b.ID {
+			waiting = append(waiting, r)
+		}
+	}
+	return waiting, err
+}
+
 type eventPath struct {
 	ID     string `path:"id" maxLength:"100"`
 	Table  string `query:"table" maxLength:"200" doc:"Without it, any that the settings know."`

@@ -30,8 +30,12 @@ func (a *application) initialize() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := writeNew(file, text, force); err != nil {
-			return err
+		switch err := writeNew(file, text, force); {
+		case errors.Is(err, fs.ErrExist):
+			return fmt.Errorf("%s is there already and was left as it is: choose another name with --file, or replace it "+
+				"with --force", file)
+		case err != nil:
+			return fmt.Errorf("write settings: %w", err)
 		}
 		if form != "json" {
 			fmt.Fprintf(a.Err, `Next:
@@ -68,18 +72,11 @@ func writeNew(path, text string, replace bool) error {
 		how = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
 	}
 	f, err := os.OpenFile(path, how, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s is there already and was left as it is: choose another name with --file, or replace it "+
-			"with --force", path)
-	}
-	if err == nil {
-		_, err = f.WriteString(text)
-		err = errors.Join(err, f.Close())
-	}
 	if err != nil {
-		return fmt.Errorf("write settings: %w", err)
+		return err
 	}
-	return nil
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Close())
 }
 
 // harmless are words that mean nothing else to a shell.

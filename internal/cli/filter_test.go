@@ -32,7 +32,8 @@ var choosing = map[string]struct {
 }
 
 var making = []string{"write", "route test", "token create", "endpoints add", "endpoints set", "config print",
-	"config validate", "relay", "serve", "subscriptions add", "doctor", "verify", "why"}
+	"config validate", "relay", "serve", "subscriptions add", "doctor", "verify", "why", "top",
+	"capture"}
 
 var (
 	listedCommand = regexp.MustCompile(`(?m)^  ([a-z]+) +[A-Z]`)
