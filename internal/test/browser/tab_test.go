@@ -247,3 +247,15 @@ func (p *tab) accessible(where string) {
 		p.t.Errorf("%s: the page is %d px wider than the window, error %v", where, wider, err)
 	}
 }
+
+// expect takes what the browser says of an address for what the test has asked for.
+func (p *tab) expect(address string) {
+	p.t.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := len(p.wrong)
+	p.wrong = slices.DeleteFunc(p.wrong, func(said string) bool { return strings.Contains(said, address) })
+	if len(p.wrong) == before {
+		p.t.Errorf("the browser said nothing of %s", address)
+	}
+}

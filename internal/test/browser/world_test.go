@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
@@ -37,30 +39,47 @@ retry:
   - {destination: "*", max_attempts: 1}
 `
 
+// newWorld has a database of its own on the server that all tests share.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	database := testenv.Prepared(t, "all", func(ctx context.Context, url string) error {
-		cmd := exec.CommandContext(ctx, binary, "migrate", "up", "--set", "core,events,crawl")
-		cmd.Env = append(os.Environ(), "OUTBOX_DATABASE_URL="+url)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("migrate: %w: %s", err, out)
-		}
-		return nil
-	})
-	return worldOf(t, database)
+	return worldOf(t, testenv.Prepared(t, "all", prepare))
 }
 
+// worldOf is a world around a database that is prepared.
 func worldOf(t *testing.T, database string) *world {
 	t.Helper()
 	w := &world{t: t, database: database, redis: testenv.RedisServer(t)}
 	w.relayUser()
-	pool, err := pgxpool.New(t.Context(), database)
+	cfg, err := pgxpool.ParseConfig(database)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(pool.Close)
-	w.pool = pool
+	cfg.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) { // the server may have been killed
+		return conn.Ping(ctx) == nil, nil
+	}
+	if w.pool, err = pgxpool.NewWithConfig(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.pool.Close)
 	return w
+}
+
+// prepare makes the tables, and the login of the servers with no more rights than they need.
+func prepare(ctx context.Context, url string) error {
+	for _, args := range [][]string{{"migrate", "up", "--set", "core,events,crawl"}, {"migrate", "roles"}} {
+		cmd := exec.CommandContext(ctx, binary, args...)
+		cmd.Env = append(os.Environ(), "OUTBOX_DATABASE_URL="+url)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%v: %w: %s", args, err, out)
+		}
+	}
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, `CREATE ROLE shop LOGIN;
+		GRANT outbox_gateway, outbox_relay, outbox_operator, outbox_worker TO shop`)
+	return errors.Join(err, conn.Close(ctx))
 }
 
 // relayUser makes the user of the relay, who may publish to no channel. A Redis that was killed has forgotten him.
@@ -160,29 +179,8 @@ func (w *world) becomes(n int, where string, args ...any) {
 // serve starts outbox serve with an API on a free port, and takes it for the world's. The test ends it.
 func (w *world) serve(args ...string) {
 	w.t.Helper()
-	file := filepath.Join(w.t.TempDir(), "outbox.yml")
-	if err := os.WriteFile(file, []byte(policies), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
-	args = append([]string{"serve", "--config", file, "--http", "127.0.0.1:0", "--environment", "staging=#0f766e",
-		"--envelope", "payload"}, args...)
-	cmd, log := w.command(context.Background(), args...), &lines{more: make(chan struct{}, 1)}
-	cmd.Stderr = log
-	if err := cmd.Start(); err != nil {
-		w.t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // it is killed in the end
-		close(ended)
-	}()
-	w.t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-ended
-		if w.t.Failed() {
-			w.t.Logf("outbox %s wrote:\n%s", strings.Join(args, " "), log)
-		}
-	})
+	log, ended := w.start(append([]string{"serve", "--http", "127.0.0.1:0", "--environment", "staging=#0f766e"},
+		args...)...)
 	var said struct{ Address string }
 	deadline := time.After(patience)
 	for said.Address == "" {
@@ -202,6 +200,35 @@ func (w *world) serve(args ...string) {
 		}
 	}
 	w.server = "http://" + said.Address
+}
+
+// start starts a server of the command, with the rights that it needs. The test ends it.
+func (w *world) start(args ...string) (log *lines, ended chan struct{}) {
+	w.t.Helper()
+	file := filepath.Join(w.t.TempDir(), "outbox.yml")
+	if err := os.WriteFile(file, []byte(policies), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	args = append(args, "--config", file, "--envelope", "payload")
+	cmd := w.command(context.Background(), args...)
+	cmd.Env = append(cmd.Env, "OUTBOX_DATABASE_URL="+strings.Replace(w.database, "postgres@", "shop@", 1))
+	log, ended = &lines{more: make(chan struct{}, 1)}, make(chan struct{})
+	cmd.Stderr = log
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	go func() {
+		_ = cmd.Wait() // it is killed in the end
+		close(ended)
+	}()
+	w.t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-ended
+		if w.t.Failed() {
+			w.t.Logf("outbox %s wrote:\n%s", strings.Join(args, " "), log)
+		}
+	})
+	return log, ended
 }
 
 // lines is what a process has logged.
