@@ -37,7 +37,7 @@ func TestScreens(t *testing.T) {
 		{name: "skip", path: "/events?key=INV-7", says: "become dead letters", dialog: true,
 			open: func(p *tab) { p.see("behind"); p.press("Skip …") }},
 		{name: "event", path: "/events/" + dead, says: "Given up"},
-		{name: "no such event", path: "/events/01890a5d-0000-7000-8000-000000000000", says: "no event"},
+		{name: "no such event", path: "/events/01890a5d-0000-7000-8000-000000000000", says: "no such event"},
 		{name: "conditions", path: "/conditions", says: "conditions examined"},
 		{name: "pauses", path: "/pauses", says: "the carrier moves house"},
 		{name: "runs", path: "/runs", says: run},

@@ -233,7 +233,11 @@ func (p *tab) visit(path string) {
 // accessible fails the test for whatever axe finds, and where the page is wider than its window.
 func (p *tab) accessible(where string) {
 	p.t.Helper()
-	p.run(chromedp.Evaluate[chromedp.Void](axe))
+	if there, err := ask[bool](p, "'axe' in window"); err != nil || !there {
+		p.run(chromedp.Evaluate[chromedp.Void](axe))
+	}
+	began := time.Now()
+	defer func() { p.t.Logf("%s: axe %s", where, time.Since(began)) }()
 	found, err := ask[[]string](p, `axe.run(document, { resultTypes: ['violations'] }).then(r => r.violations.flatMap(v =>
 		v.nodes.map(n => v.id + ': ' + v.help + ': ' + n.html.slice(0, 300) + ' ' + n.failureSummary)))`)
 	if err != nil {

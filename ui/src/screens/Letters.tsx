@@ -69,7 +69,7 @@ export function Letters() {
   return (
     <>
       <Head title="Letters" says="What failed for good, kept with its errors until somebody replays or discards it.">
-        <div role="group" aria-label="State" className="flex rounded-lg border bg-card p-0.5">
+        <div role="group" aria-label="State" className="flex flex-wrap rounded-lg border bg-card p-0.5">
           {(['pending', 'replayed', 'discarded', 'all'] as const).map(s => (
             <button
               key={s}
