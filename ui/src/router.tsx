@@ -7,7 +7,7 @@ import {
   lazyRouteComponent,
 } from '@tanstack/react-router'
 import type { Search } from './api/types'
-import { Empty } from './parts/basics'
+import { Head } from './parts/basics'
 import { Overview } from './screens/Overview'
 import { parseSearch, stringifySearch } from './shell/filters'
 import { Shell } from './shell/Shell'
@@ -16,7 +16,7 @@ const root = createRootRoute({
   component: Shell,
   validateSearch: (search: Search) => search,
   notFoundComponent: () => (
-    <Empty title="There is no such page">The address may be of another version of this page.</Empty>
+    <Head title="There is no such page" says="The address may be of another version of this page." />
   ),
 })
 const getParentRoute = () => root

@@ -3,6 +3,7 @@ package browser_test
 import (
 	"context"
 	_ "embed"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -230,15 +231,18 @@ func (p *tab) visit(path string) {
 	p.run(chromedp.Evaluate[chromedp.Void](fmt.Sprintf("location.hash = %q", path)))
 }
 
-// accessible fails the test for whatever axe finds, and where the page is wider than its window.
-func (p *tab) accessible(where string) {
+// accessible fails the test for whatever axe finds by some rules (none: all), and where the page is wider than its
+// window.
+func (p *tab) accessible(where string, rules ...string) {
 	p.t.Helper()
+	options, err := json.Marshal(map[string]any{"resultTypes": []string{"violations"}, "runOnly": rules})
+	if err != nil {
+		p.t.Fatal(err)
+	}
 	if there, err := ask[bool](p, "'axe' in window"); err != nil || !there {
 		p.run(chromedp.Evaluate[chromedp.Void](axe))
 	}
-	began := time.Now()
-	defer func() { p.t.Logf("%s: axe %s", where, time.Since(began)) }()
-	found, err := ask[[]string](p, `axe.run(document, { resultTypes: ['violations'] }).then(r => r.violations.flatMap(v =>
+	found, err := ask[[]string](p, "axe.run(document, "+string(options)+`).then(r => r.violations.flatMap(v =>
 		v.nodes.map(n => v.id + ': ' + v.help + ': ' + n.html.slice(0, 300) + ' ' + n.failureSummary)))`)
 	if err != nil {
 		p.t.Fatalf("%s: axe: %v", where, err)

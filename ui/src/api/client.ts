@@ -83,18 +83,18 @@ export async function post<T>(path: string, body: unknown): Promise<T> {
 
 export type Heard = (event: string, data: unknown) => void
 
-// Streams are read with fetch, since EventSource cannot send the Authorization header.
-export async function listen(path: string, heard: Heard, signal: AbortSignal, body?: unknown): Promise<void> {
+// Streams are read with fetch, since EventSource cannot send the Authorization header. False: there is nothing to come.
+export async function listen(path: string, heard: Heard, signal: AbortSignal, body?: unknown): Promise<boolean> {
   const accept = 'text/event-stream'
   const answer = await send(
     address(path),
     body === undefined ? { signal, headers: { Accept: accept } } : posted(body, accept, signal),
   )
-  if (!answer.body) return
+  if (answer.status === 204 || !answer.body) return false
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader()
   for (let rest = ''; ;) {
     const { done, value } = await reader.read()
-    if (done) return
+    if (done) return true
     const blocks = (rest + value).replaceAll('\r\n', '\n').split('\n\n')
     rest = blocks.pop() ?? ''
     for (const block of blocks) tell(block, heard)

@@ -92,11 +92,9 @@ function useRunEvents(id: string): [RunEvent[] | undefined, unknown] {
       while (!stop.signal.aborted) {
         await next()
         try {
-          await listen(
-            `runs/${encodeURIComponent(id)}/stream?after=${all.at(-1)?.seq ?? 0}`,
-            () => void next().catch(fail),
-            stop.signal,
-          )
+          const last = all.length ? `?lastEventId=${all.at(-1)!.seq}` : ''
+          const path = `runs/${encodeURIComponent(id)}/stream${last}`
+          if (!(await listen(path, () => void next().catch(fail), stop.signal))) return
         } catch (e) {
           if (stop.signal.aborted || (e instanceof Problem && e.status >= 400 && e.status < 500)) throw e
         }
