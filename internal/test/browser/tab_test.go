@@ -111,6 +111,10 @@ func call[P, R any](p *tab, command cdp.Command[P, R], params P) (result R) {
 func (p *tab) hear(event any) {
 	said := ""
 	switch e := event.(type) {
+	case *page.EventJavascriptDialogOpening: // it waits for an answer, as does what has opened it
+		go func() {
+			_, _ = chromedp.Call(p.ctx, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{Accept: true})
+		}()
 	case *runtime.EventExceptionThrown:
 		said = e.ExceptionDetails.Text
 		if e.ExceptionDetails.Exception != nil {
@@ -235,7 +239,11 @@ func (p *tab) visit(path string) {
 // window.
 func (p *tab) accessible(where string, rules ...string) {
 	p.t.Helper()
-	options, err := json.Marshal(map[string]any{"resultTypes": []string{"violations"}, "runOnly": rules})
+	wanted := map[string]any{"resultTypes": []string{"violations"}}
+	if len(rules) > 0 {
+		wanted["runOnly"] = rules
+	}
+	options, err := json.Marshal(wanted)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -142,7 +142,7 @@ export function Failure({ error, retry }: { error: unknown; retry?: () => void }
 
 export function Field({ label, hint, children }: { label: string; hint?: string; children: ReactNode }) {
   return (
-    <label className="grid gap-1">
+    <label className="grid min-w-0 grid-cols-[minmax(0,1fr)] gap-1">
       <span className="text-[12.5px] font-medium text-quiet">{label}</span>
       {children}
       {hint && <span className="text-[12.5px] text-quiet">{hint}</span>}

@@ -42,7 +42,7 @@ export function Events() {
   const statuses = list.data?.pages[0]?.statuses ?? []
   const table = filter.table || overview?.tables?.[0]?.table || 'outbox_events'
   const tables = [...new Set([...(overview?.tables ?? []).map(t => t.table), table])]
-  const ids = Object.keys(selected)
+  const ids = rows.filter(e => selected[e.id]).map(e => e.id) // not those that have left the list
   const chosen = { table, to: filter.to, ids }
   const matching = { table, to: filter.to, all: true, key: filter.key, topic: filter.topic, tenant: filter.tenant }
   // An action on all that match knows no state, so it would take more than such a filter shows.

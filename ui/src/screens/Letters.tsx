@@ -63,7 +63,7 @@ export function Letters() {
     getNextPageParam: last => last.nextCursor,
   })
   const rows = useMemo(() => list.data?.pages.flatMap(p => p.items ?? []) ?? [], [list.data])
-  const ids = Object.keys(selected)
+  const ids = rows.filter(l => selected[l.id]).map(l => l.id) // not those that have left the list
   const wanted = selection({ ...filter, state }, ids)
   const whose = ids.length ? plural(ids.length, 'selected letter') : 'all that match'
   return (
