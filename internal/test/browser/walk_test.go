@@ -124,7 +124,7 @@ func (w *world) brokerDown(p *tab) {
 		w.t.Fatal(err)
 	}
 	w.write(orders("order.placed", 200, 20)...)
-	p.see("200 wait", "default", "away", "since")
+	p.see("Sink default is down", "nothing is lost", "200 wait", "away", "since")
 	p.shot("2-broker-down")
 	if n := w.count("outbox_events WHERE status <> 'NEW' OR retry_count > 0"); n != 0 {
 		w.t.Errorf("an outage of the broker has cost attempts of %d events", n)
@@ -198,7 +198,7 @@ func orders(topic string, n, keys int) (all []event) {
 func (w *world) replaySteps(p *tab) {
 	heard := w.consume("*")
 	w.allow("order.placed")
-	p.visit("/letters?error=NOPERM")
+	p.visit("/letters?error=can%27t+publish")
 	p.see("10,000", "refund.made")
 	p.press("Replay …")
 	p.see("10,000 letters")
