@@ -3,36 +3,15 @@ package browser_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
-
-// shots is the folder that gets the pictures of docs/operations/on-call.md, if they are wanted.
-var shots = os.Getenv("OUTBOX_TEST_SHOTS")
-
-func (p *tab) shot(name string) {
-	p.t.Helper()
-	if shots == "" {
-		return
-	}
-	p.run(chromedp.Evaluate[chromedp.Void]("scrollTo(0, 0)"))
-	picture, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
-	if err == nil {
-		err = os.WriteFile(filepath.Join(shots, name+".png"), picture, 0o600)
-	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
-}
 
 // consumer receives what the relay publishes, and says of each key in which order.
 type consumer struct {
