@@ -6,7 +6,7 @@ import { get, post } from '../api/client'
 import { useHistory, useOverview } from '../api/live'
 import type { Finding, LetterGroup, Overview as State, Sample, Severity, TableState } from '../api/types'
 import { Act, useHeld } from '../parts/Act'
-import { Card, Empty, Failure, Icon, Loading, Scroll, Tag, Time } from '../parts/basics'
+import { Card, Empty, Failure, Head, Icon, Loading, Scroll, Tag, Time } from '../parts/basics'
 import { Chart, palette, type Line } from '../parts/Chart'
 import { merged } from '../parts/findings'
 import { count, duration, plural, rate, type Tone } from '../parts/words'
@@ -24,7 +24,13 @@ const looks: Record<Severity, { soft: string; text: string; icon: string }> = {
 
 export function Overview() {
   const { data, error, refetch } = useOverview()
-  if (error && !data) return <Failure error={error} retry={() => void refetch()} />
+  if (error && !data)
+    return (
+      <>
+        <Head title="Overview" />
+        <Failure error={error} retry={() => void refetch()} />
+      </>
+    )
   if (!data) return <Loading what="the overview" />
   return (
     <div className="grid gap-4">
@@ -124,7 +130,7 @@ export function Found({ finding }: { finding: Finding }) {
       </div>
       <div className="min-w-0 md:border-l md:pl-5">
         <p className="text-[12.5px] font-medium text-quiet">What to do</p>
-        <p className="break-words first-letter:uppercase">
+        <p className="break-words">
           {finding.remedy}{' '}
           {finding.see && (
             <a className="link" href={finding.see} target="_blank" rel="noreferrer">
