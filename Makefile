@@ -53,12 +53,15 @@ DATABASE ?= TestUpFrom|TestUpDown|TestUpOn|TestDown|TestPrinted|TestChecks|TestU
 # and they to it.
 FAULTS := /internal/test/(chaos|sources)$$
 
-# Of bench it is whether docs/benchmarks.md says what was measured. The faults come last and alone.
+# Of bench it is whether docs/benchmarks.md says what was measured. internal/test/browser is a module of its own too, for
+# its browser's driver. The faults come last and alone.
 test: deps ## vet, all tests, under the race detector where the code runs in them, and the core of the fault table
 	go vet ./...
 	go -C bench vet ./...
+	go -C internal/test/browser vet ./...
 	@mkdir -p bin && rm -f $(SPENT)
 	cd bench && $(TEST) ./...
+	cd internal/test/browser && $(TEST) ./...
 	$(TEST) $(RACE) $(PARALLEL) -timeout 15m $(RACED)
 	$(TEST) $(PARALLEL) -timeout 15m $$(go list ./... | grep -vxF "$$(go list $(RACED))" | grep -Ev '$(FAULTS)|$(DRIVERS)')
 	$(TEST) -p 2 -timeout 15m $$(go list ./... | grep -E '$(DRIVERS)')

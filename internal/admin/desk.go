@@ -40,6 +40,7 @@ type Desk struct {
 	viewers int
 	wanted  chan struct{} // has one while somebody looks
 	report  condition.Report
+	judged  Overview      // as it was when the conditions were examined
 	ending  chan struct{} // is closed when answers that come bit by bit must end
 	drained sync.Once
 }
@@ -139,6 +140,7 @@ const (
 	sampleStatements    = 5 // of a table
 	sampleLimit         = 5 * time.Second
 	examineEvery        = 15 * time.Second
+	examineAgain        = 3 * time.Second // where something has come or gone meanwhile
 	historyKept         = 15 * time.Minute
 	blockedShown        = 20
 	countedForSample    = 20_000
@@ -204,20 +206,20 @@ func (d *Desk) Sample(ctx context.Context) (_ Overview, every time.Duration) {
 	defer cancel()
 	d.mu.Lock()
 	before := d.now
-	examined := d.report
+	examined, judged := d.report, d.judged
 	d.mu.Unlock()
 	now, err := d.read(reading, before)
 	if err != nil {
 		now = before
 		now.Error = err.Error()
-	} else if time.Since(examined.At) > examineEvery {
+	} else if age := time.Since(examined.At); age > examineEvery || age > examineAgain && now.turned(judged) {
 		x := d.Examination
-		examined = x.Examine(ctx, d.Which)
+		examined, judged = x.Examine(ctx, d.Which), now
 	}
 	now.judge(examined)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.now, d.seen, d.report = now, true, examined
+	d.now, d.seen, d.report, d.judged = now, true, examined, judged
 	if err == nil {
 		d.remember(now)
 	}
@@ -225,6 +227,20 @@ func (d *Desk) Sample(ctx context.Context) (_ Overview, every time.Duration) {
 	d.next = make(chan struct{})
 	statements := len(now.Tables)*sampleStatements + 3
 	return now, max(time.Second, time.Duration(statements)*time.Second/statementsPerSecond)
+}
+
+// turned tells whether something has come or gone that conditions are about: they would contradict what is beside them.
+func (o Overview) turned(before Overview) bool {
+	away := func(o Overview) (names []string) {
+		for _, s := range o.Sinks {
+			if !s.Ready {
+				names = append(names, s.Name)
+			}
+		}
+		return names
+	}
+	return !slices.Equal(away(o), away(before)) || len(o.Pauses) != len(before.Pauses) ||
+		(len(o.Blocked) > 0) != (len(before.Blocked) > 0) || (o.Letters.Pending > 0) != (before.Letters.Pending > 0)
 }
 
 func (d *Desk) remember(now Overview) {

@@ -7,12 +7,20 @@ import { router } from './router'
 import './styles.css'
 
 const queries = new QueryClient({
-  defaultOptions: { queries: {
-    staleTime: 5000, refetchOnWindowFocus: false,
-    retry: (failures, error) => failures < 2 && !(error instanceof Problem && error.status >= 400 && error.status < 500),
-  } },
+  defaultOptions: {
+    queries: {
+      staleTime: 5000,
+      refetchOnWindowFocus: false,
+      retry: (failures, error) =>
+        failures < 2 && !(error instanceof Problem && error.status >= 400 && error.status < 500),
+    },
+  },
 })
 
 createRoot(document.getElementById('root')!).render(
-  <StrictMode><QueryClientProvider client={queries}><RouterProvider router={router} /></QueryClientProvider></StrictMode>,
+  <StrictMode>
+    <QueryClientProvider client={queries}>
+      <RouterProvider router={router} />
+    </QueryClientProvider>
+  </StrictMode>,
 )

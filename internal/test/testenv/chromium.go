@@ -107,6 +107,9 @@ func (c *Chromium) ask(ctx context.Context, method, path string) ([]byte, error)
 // Version is the browser's name for itself, such as HeadlessChrome/156.0.8078.79.
 func (c *Chromium) Version() string { return c.version }
 
+// URL is the address of its control port, for programs that steer pages by the Chrome DevTools Protocol.
+func (c *Chromium) URL() string { return c.address }
+
 // Open loads a page in a new tab. It does not wait until the page is there.
 func (c *Chromium) Open(ctx context.Context, page string) error {
 	if _, err := c.ask(ctx, http.MethodPut, "/json/new?"+url.QueryEscape(page)); err != nil {

@@ -6,7 +6,11 @@ const root = new URL('../v1/', document.baseURI)
 const tokenName = 'outbox-token'
 
 export class Problem extends Error {
-  constructor(readonly status: number, readonly title: string, detail?: string) {
+  constructor(
+    readonly status: number,
+    readonly title: string,
+    detail?: string,
+  ) {
     super(detail || title)
   }
 }
@@ -31,16 +35,30 @@ async function send(url: URL, init: RequestInit): Promise<Response> {
     answer = await fetch(url, { ...init, headers, cache: 'no-store' })
   } catch (cause) {
     if (init.signal?.aborted) throw cause
-    throw new Problem(0, 'The server does not answer', 'The server does not answer. It may be starting again, or the network is away.')
+    throw new Problem(
+      0,
+      'The server does not answer',
+      'The server does not answer. It may be starting again, or the network is away.',
+    )
   }
   if (answer.ok) return answer
   const text = await answer.text()
   try {
-    const said = parse(text) as { title?: string; detail?: string; errors?: { message?: string; location?: string }[] }
+    const said = parse(text) as {
+      title?: string
+      detail?: string
+      errors?: { message?: string; location?: string }[]
+    }
     const errors = said.errors?.map(e => [e.location, e.message].filter(Boolean).join(': ')).join('; ')
-    throw new Problem(answer.status, said.title ?? answer.statusText, [said.detail, errors].filter(Boolean).join(': '))
+    throw new Problem(
+      answer.status,
+      said.title ?? answer.statusText,
+      [said.detail, errors].filter(Boolean).join(': '),
+    )
   } catch (e) {
-    throw e instanceof Problem ? e : new Problem(answer.status, answer.statusText || `HTTP ${answer.status}`, text.slice(0, 300))
+    throw e instanceof Problem
+      ? e
+      : new Problem(answer.status, answer.statusText || `HTTP ${answer.status}`, text.slice(0, 300))
   }
 }
 
@@ -53,7 +71,10 @@ export async function getText(path: string, search?: Search, signal?: AbortSigna
 }
 
 const posted = (body: unknown, accept: string, signal?: AbortSignal): RequestInit => ({
-  method: 'POST', body: stringify(body), signal, headers: { 'Content-Type': 'application/json', Accept: accept },
+  method: 'POST',
+  body: stringify(body),
+  signal,
+  headers: { 'Content-Type': 'application/json', Accept: accept },
 })
 
 export async function post<T>(path: string, body: unknown): Promise<T> {
@@ -62,15 +83,18 @@ export async function post<T>(path: string, body: unknown): Promise<T> {
 
 export type Heard = (event: string, data: unknown) => void
 
-// Streams are read with fetch, since EventSource cannot send the Authorization header.
-export async function listen(path: string, heard: Heard, signal: AbortSignal, body?: unknown): Promise<void> {
+// Streams are read with fetch, since EventSource cannot send the Authorization header. False: there is nothing to come.
+export async function listen(path: string, heard: Heard, signal: AbortSignal, body?: unknown): Promise<boolean> {
   const accept = 'text/event-stream'
-  const answer = await send(address(path), body === undefined ? { signal, headers: { Accept: accept } } : posted(body, accept, signal))
-  if (!answer.body) return
+  const answer = await send(
+    address(path),
+    body === undefined ? { signal, headers: { Accept: accept } } : posted(body, accept, signal),
+  )
+  if (answer.status === 204 || !answer.body) return false
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader()
   for (let rest = ''; ;) {
     const { done, value } = await reader.read()
-    if (done) return
+    if (done) return true
     const blocks = (rest + value).replaceAll('\r\n', '\n').split('\n\n')
     rest = blocks.pop() ?? ''
     for (const block of blocks) tell(block, heard)

@@ -4,20 +4,29 @@ import { useEffect, useState } from 'react'
 import { get, listen, Problem } from './client'
 import type { Overview, Sample, Session } from './types'
 
-export const useSession = () => useQuery({
-  queryKey: ['session'], queryFn: ({ signal }) => get<Session>('admin/session', undefined, signal), staleTime: Infinity,
-})
+export const useSession = () =>
+  useQuery({
+    queryKey: ['session'],
+    queryFn: ({ signal }) => get<Session>('admin/session', undefined, signal),
+    staleTime: Infinity,
+  })
 
-export const useOverview = () => useQuery({
-  queryKey: ['overview'], queryFn: ({ signal }) => get<Overview>('admin/overview', undefined, signal), staleTime: Infinity,
-})
+export const useOverview = () =>
+  useQuery({
+    queryKey: ['overview'],
+    queryFn: ({ signal }) => get<Overview>('admin/overview', undefined, signal),
+    staleTime: Infinity,
+  })
 
 const kept = 15 * 60
 
-export const useHistory = () => useQuery({
-  queryKey: ['history'], staleTime: Infinity,
-  queryFn: async ({ signal }) => (await get<{ samples: Sample[] | null }>('admin/history', undefined, signal)).samples ?? [],
-})
+export const useHistory = () =>
+  useQuery({
+    queryKey: ['history'],
+    staleTime: Infinity,
+    queryFn: async ({ signal }) =>
+      (await get<{ samples: Sample[] | null }>('admin/history', undefined, signal)).samples ?? [],
+  })
 
 // useOverviewStream keeps both up to date while the page is open, and says whether it is connected.
 export function useOverviewStream(on: boolean): boolean {
@@ -38,7 +47,14 @@ export function useOverviewStream(on: boolean): boolean {
     void (async () => {
       for (let wait = 1000; !stop.signal.aborted; wait = Math.min(wait * 2, 15_000)) {
         try {
-          await listen('admin/overview/stream', (e, d) => { wait = 500; heard(e, d) }, stop.signal)
+          await listen(
+            'admin/overview/stream',
+            (e, d) => {
+              wait = 500
+              heard(e, d)
+            },
+            stop.signal,
+          )
         } catch (e) {
           if (e instanceof Problem && (e.status === 401 || e.status === 403)) return
         }

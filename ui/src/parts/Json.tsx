@@ -12,14 +12,28 @@ export function Json({ value, label }: { value: unknown; label: string }) {
   for (const part of text.length < 100_000 ? text.matchAll(parts) : []) {
     shown.push(text.slice(last, part.index))
     const tone = part[2] ? 'text-accent' : part[1] ? 'text-good' : part[3] ? 'text-bad' : 'text-warn'
-    shown.push(<span key={part.index} className={tone}>{part[1] ?? part[0]}</span>, part[2] ?? '')
+    shown.push(
+      <span key={part.index} className={tone}>
+        {part[1] ?? part[0]}
+      </span>,
+      part[2] ?? '',
+    )
     last = part.index + part[0].length
   }
   shown.push(text.slice(last))
   return (
     <div className="relative rounded-lg border bg-sunk">
-      <div className="absolute top-1 right-1"><Copy text={text} /></div>
-      <pre className="max-h-[28rem] overflow-auto p-3 pr-20 leading-relaxed" tabIndex={0} role="group" aria-label={label}>{shown}</pre>
+      <div className="absolute top-1 right-1">
+        <Copy text={text} />
+      </div>
+      <pre
+        className="max-h-[28rem] overflow-auto p-3 pr-20 leading-relaxed"
+        tabIndex={0}
+        role="group"
+        aria-label={label}
+      >
+        {shown}
+      </pre>
     </div>
   )
 }
@@ -27,9 +41,19 @@ export function Json({ value, label }: { value: unknown; label: string }) {
 // Changes shows what an edit took away and what it added, line by line.
 export function Changes({ before, after }: { before: string; after: string }) {
   return (
-    <pre className="max-h-72 overflow-auto rounded-lg border bg-sunk p-3" tabIndex={0} role="group" aria-label="Changes">
+    <pre
+      className="max-h-72 overflow-auto rounded-lg border bg-sunk p-3"
+      tabIndex={0}
+      role="group"
+      aria-label="Changes"
+    >
       {diff(before.split('\n'), after.split('\n')).map(([sign, line], i) => (
-        <div key={i} className={sign === '+' ? 'bg-good-soft text-good' : sign === '-' ? 'bg-bad-soft text-bad' : 'text-quiet'}>{sign} {line}</div>
+        <div
+          key={i}
+          className={sign === '+' ? 'bg-good-soft text-good' : sign === '-' ? 'bg-bad-soft text-bad' : 'text-quiet'}
+        >
+          {sign} {line}
+        </div>
       ))}
     </pre>
   )
@@ -41,10 +65,13 @@ function diff(a: string[], b: string[]): [string, string][] {
   while (head < a.length && head < b.length && a[head] === b[head]) head++
   let tail = 0
   while (tail < a.length - head && tail < b.length - head && a[a.length - 1 - tail] === b[b.length - 1 - tail]) tail++
-  const x = a.slice(head, a.length - tail), y = b.slice(head, b.length - tail)
+  const x = a.slice(head, a.length - tail),
+    y = b.slice(head, b.length - tail)
   const same = (lines: string[]) => lines.map((line): [string, string] => [' ', line])
-  const middle = x.length * y.length > 1e6
-    ? [...x.map((l): [string, string] => ['-', l]), ...y.map((l): [string, string] => ['+', l])] : common(x, y)
+  const middle =
+    x.length * y.length > 1e6
+      ? [...x.map((l): [string, string] => ['-', l]), ...y.map((l): [string, string] => ['+', l])]
+      : common(x, y)
   return [...same(a.slice(0, head)), ...middle, ...same(a.slice(a.length - tail))]
 }
 
@@ -55,8 +82,11 @@ function common(x: string[], y: string[]): [string, string][] {
       longest[i][j] = x[i] === y[j] ? longest[i + 1][j + 1] + 1 : Math.max(longest[i + 1][j], longest[i][j + 1])
   const out: [string, string][] = []
   for (let i = 0, j = 0; i < x.length || j < y.length;) {
-    if (i < x.length && j < y.length && x[i] === y[j]) { out.push([' ', x[i]]); i++; j++ }
-    else if (j >= y.length || (i < x.length && longest[i + 1][j] >= longest[i][j + 1])) out.push(['-', x[i++]])
+    if (i < x.length && j < y.length && x[i] === y[j]) {
+      out.push([' ', x[i]])
+      i++
+      j++
+    } else if (j >= y.length || (i < x.length && longest[i + 1][j] >= longest[i][j + 1])) out.push(['-', x[i++]])
     else out.push(['+', y[j++]])
   }
   return out

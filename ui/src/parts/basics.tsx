@@ -4,25 +4,51 @@ import { Problem } from '../api/client'
 import { ago, at, toneOf, type Tone } from './words'
 
 const tones: Record<Tone, string> = {
-  good: 'bg-good-soft text-good', wait: 'bg-wait-soft text-wait', warn: 'bg-warn-soft text-warn',
-  bad: 'bg-bad-soft text-bad', quiet: 'bg-quiet-soft text-quiet',
+  good: 'bg-good-soft text-good',
+  wait: 'bg-wait-soft text-wait',
+  warn: 'bg-warn-soft text-warn',
+  bad: 'bg-bad-soft text-bad',
+  quiet: 'bg-quiet-soft text-quiet',
 }
 
 export function Tag({ children, tone, title }: { children: ReactNode; tone?: Tone; title?: string }) {
-  return <span className={`tag ${tones[tone ?? (typeof children === 'string' ? toneOf(children) : 'quiet')]}`} title={title}>{children}</span>
+  return (
+    <span
+      className={`tag ${tones[tone ?? (typeof children === 'string' ? toneOf(children) : 'quiet')]}`}
+      title={title}
+    >
+      {children}
+    </span>
+  )
 }
 
 export function Icon({ d, size = 16 }: { d: string; size?: number }) {
   return (
-    <svg viewBox="0 0 24 24" width={size} height={size} fill="none" stroke="currentColor" strokeWidth="1.8"
-      strokeLinecap="round" strokeLinejoin="round" aria-hidden="true" className="shrink-0"><path d={d} /></svg>
+    <svg
+      viewBox="0 0 24 24"
+      width={size}
+      height={size}
+      fill="none"
+      stroke="currentColor"
+      strokeWidth="1.8"
+      strokeLinecap="round"
+      strokeLinejoin="round"
+      aria-hidden="true"
+      className="shrink-0"
+    >
+      <path d={d} />
+    </svg>
   )
 }
 
 export function Time({ value, both }: { value?: string; both?: boolean }) {
   useTick(value !== undefined)
   if (!value) return <span className="text-quiet">–</span>
-  return <time dateTime={value} title={at(value)} className="whitespace-nowrap">{both ? `${at(value)} · ${ago(value)}` : ago(value)}</time>
+  return (
+    <time dateTime={value} title={at(value)} className="whitespace-nowrap">
+      {both ? `${at(value)} · ${ago(value)}` : ago(value)}
+    </time>
+  )
 }
 
 function useTick(on: boolean) {
@@ -34,14 +60,27 @@ function useTick(on: boolean) {
   }, [on])
 }
 
-export function Card({ title, count, aside, children, flush }:
-  { title?: string; count?: ReactNode; aside?: ReactNode; children: ReactNode; flush?: boolean }) {
+export function Card({
+  title,
+  count,
+  aside,
+  children,
+  flush,
+}: {
+  title?: string
+  count?: ReactNode
+  aside?: ReactNode
+  children: ReactNode
+  flush?: boolean
+}) {
   const id = useId()
   return (
     <section className="card min-w-0 overflow-hidden" aria-labelledby={title && id}>
       {title && (
         <header className="flex min-h-11 flex-wrap items-center gap-x-2 gap-y-1 px-4 pt-2.5 pb-1">
-          <h2 id={id} className="font-semibold">{title}</h2>
+          <h2 id={id} className="font-semibold">
+            {title}
+          </h2>
           {count !== undefined && <span className="text-quiet tabular-nums">{count}</span>}
           <span className="ml-auto flex flex-wrap items-center gap-2">{aside}</span>
         </header>
@@ -53,7 +92,11 @@ export function Card({ title, count, aside, children, flush }:
 
 // Scroll lets the keyboard reach what is wider than its card.
 export function Scroll({ label, children }: { label: string; children: ReactNode }) {
-  return <div className="relative overflow-x-auto" tabIndex={0} role="group" aria-label={label}>{children}</div>
+  return (
+    <div className="relative overflow-x-auto" tabIndex={0} role="group" aria-label={label}>
+      {children}
+    </div>
+  )
 }
 
 export function Empty({ title, children }: { title: string; children?: ReactNode }) {
@@ -68,7 +111,9 @@ export function Empty({ title, children }: { title: string; children?: ReactNode
 export function Loading({ what }: { what: string }) {
   return (
     <div className="space-y-2 p-4" role="status" aria-label={`Loading ${what}`}>
-      {[82, 64, 73].map(width => <div key={width} className="pulse h-3.5 rounded bg-quiet-soft" style={{ width: `${width}%` }} />)}
+      {[82, 64, 73].map(width => (
+        <div key={width} className="pulse h-3.5 rounded bg-quiet-soft" style={{ width: `${width}%` }} />
+      ))}
     </div>
   )
 }
@@ -78,18 +123,26 @@ export function Failure({ error, retry }: { error: unknown; retry?: () => void }
   return (
     <div role="alert" className="m-4 flex flex-wrap items-center gap-3 rounded-lg bg-bad-soft px-4 py-3 text-bad">
       <div className="min-w-0 flex-1">
-        <p className="font-semibold">{forbidden ? 'Your token does not allow this' : error instanceof Problem ? error.title : 'This failed'}</p>
+        <p className="font-semibold">
+          {forbidden ? 'Your token does not allow this' : error instanceof Problem ? error.title : 'This failed'}
+        </p>
         <p className="break-words">{error instanceof Error ? error.message : String(error)}</p>
-        {forbidden && <p>A token of one tenant sees that tenant's events and letters. The rest needs a token of all tenants.</p>}
+        {forbidden && (
+          <p>A token of one tenant sees that tenant's events and letters. The rest needs a token of all tenants.</p>
+        )}
       </div>
-      {retry && !forbidden && <button type="button" className="button" onClick={retry}>Try again</button>}
+      {retry && !forbidden && (
+        <button type="button" className="button" onClick={retry}>
+          Try again
+        </button>
+      )}
     </div>
   )
 }
 
 export function Field({ label, hint, children }: { label: string; hint?: string; children: ReactNode }) {
   return (
-    <label className="grid gap-1">
+    <label className="grid min-w-0 grid-cols-[minmax(0,1fr)] gap-1">
       <span className="text-[12.5px] font-medium text-quiet">{label}</span>
       {children}
       {hint && <span className="text-[12.5px] text-quiet">{hint}</span>}
@@ -117,15 +170,31 @@ export function Copy({ text, label = 'Copy' }: { text: string; label?: string })
     setTimeout(() => setDone(false), 1500)
   }
   return (
-    <button type="button" className="button small plain" onClick={() => void copy()} aria-label={`${label}: ${text.slice(0, 60)}`}>
+    <button
+      type="button"
+      className="button small plain"
+      onClick={() => void copy()}
+      aria-label={`${label}: ${text.slice(0, 60)}`}
+    >
       <Icon size={13} d={done ? 'M5 12l5 5 9-10' : 'M9 9h11v11H9zM5 15H4V4h11v1'} />
       <span aria-live="polite">{done ? 'Copied' : label}</span>
     </button>
   )
 }
 
-export function Dialog({ title, open, onClose, children, side }:
-  { title: string; open: boolean; onClose: () => void; children: ReactNode; side?: boolean }) {
+export function Dialog({
+  title,
+  open,
+  onClose,
+  children,
+  side,
+}: {
+  title: string
+  open: boolean
+  onClose: () => void
+  children: ReactNode
+  side?: boolean
+}) {
   const dialog = useRef<HTMLDialogElement>(null)
   const id = useId()
   useEffect(() => {
@@ -136,14 +205,24 @@ export function Dialog({ title, open, onClose, children, side }:
     ? 'mr-0 my-0 h-dvh max-h-none w-[44rem] max-w-full rounded-l-2xl'
     : 'w-[38rem] max-w-[calc(100%-2rem)] max-h-[calc(100dvh-2rem)] rounded-2xl'
   return (
-    <dialog ref={dialog} onClose={onClose} aria-labelledby={id}
-      onClick={e => { if (e.target === dialog.current) onClose() }}
-      className={`bg-card border border-line p-0 shadow-2xl ${place}`}>
+    <dialog
+      ref={dialog}
+      onClose={onClose}
+      aria-labelledby={id}
+      onClick={e => {
+        if (e.target === dialog.current) onClose()
+      }}
+      className={`bg-card border border-line p-0 shadow-2xl ${place}`}
+    >
       {open && (
         <div className="flex max-h-[inherit] min-h-0 flex-col" style={side ? { height: '100%' } : undefined}>
           <header className="flex items-center gap-3 border-b px-5 py-3">
-            <h2 id={id} className="min-w-0 truncate text-base font-semibold">{title}</h2>
-            <button type="button" className="button small plain ml-auto" onClick={onClose} aria-label="Close"><Icon d="M6 6l12 12M18 6L6 18" /></button>
+            <h2 id={id} className="min-w-0 truncate text-base font-semibold">
+              {title}
+            </h2>
+            <button type="button" className="button small plain ml-auto" onClick={onClose} aria-label="Close">
+              <Icon d="M6 6l12 12M18 6L6 18" />
+            </button>
           </header>
           <div className="min-h-0 flex-1 overflow-y-auto px-5 py-4">{children}</div>
         </div>
@@ -168,9 +247,14 @@ export function Head({ title, says, children }: { title: string; says?: ReactNod
 export function Facts({ rows }: { rows: [string, ReactNode][] }) {
   return (
     <dl className="grid grid-cols-[max-content_minmax(0,1fr)] gap-x-5 gap-y-1.5">
-      {rows.filter(([, value]) => value !== undefined && value !== '' && value !== null).map(([name, value]) => (
-        <div key={name} className="contents"><dt className="text-quiet">{name}</dt><dd className="min-w-0 break-words">{value}</dd></div>
-      ))}
+      {rows
+        .filter(([, value]) => value !== undefined && value !== '' && value !== null)
+        .map(([name, value]) => (
+          <div key={name} className="contents">
+            <dt className="text-quiet">{name}</dt>
+            <dd className="min-w-0 break-words">{value}</dd>
+          </div>
+        ))}
     </dl>
   )
 }

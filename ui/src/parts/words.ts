@@ -35,7 +35,13 @@ export function ago(time: string, now = Date.now()): string {
 }
 
 const clock = new Intl.DateTimeFormat('en-GB', {
-  year: 'numeric', month: '2-digit', day: '2-digit', hour: '2-digit', minute: '2-digit', second: '2-digit', timeZoneName: 'short',
+  year: 'numeric',
+  month: '2-digit',
+  day: '2-digit',
+  hour: '2-digit',
+  minute: '2-digit',
+  second: '2-digit',
+  timeZoneName: 'short',
 })
 export const at = (time: string) => clock.format(new Date(time))
 
@@ -44,7 +50,8 @@ export const plural = (n: number, one: string, many = `${one}s`) => `${count(n)}
 export type Tone = 'good' | 'wait' | 'warn' | 'bad' | 'quiet'
 
 export function toneOf(state: string): Tone {
-  if (/deliver|publish|done|complet|sent|processed|ready|replayed|held$/i.test(state) && !/un/i.test(state)) return 'good'
+  if (/deliver|publish|done|complet|sent|processed|ready|replayed|held$/i.test(state) && !/un/i.test(state))
+    return 'good'
   if (/dead|fail|critical|exhaust|error/i.test(state)) return 'bad'
   if (/retry|warning|lapsed|paused|stopped/i.test(state)) return 'warn'
   if (/new|pending|running|notice|waiting|processing/i.test(state)) return 'wait'

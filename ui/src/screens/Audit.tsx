@@ -14,37 +14,84 @@ export function Audit() {
   const [{ action, actor }, set] = useFilters()
   const filter: Search = { action, actor }
   const list = useInfiniteQuery({
-    queryKey: ['audit', filter], initialPageParam: '',
-    queryFn: ({ pageParam, signal }) => get<Page<AuditEntry>>('admin/audit', { ...filter, limit: '100', cursor: pageParam }, signal),
+    queryKey: ['audit', filter],
+    initialPageParam: '',
+    queryFn: ({ pageParam, signal }) =>
+      get<Page<AuditEntry>>('admin/audit', { ...filter, limit: '100', cursor: pageParam }, signal),
     getNextPageParam: last => last.nextCursor,
   })
   const rows = useMemo(() => list.data?.pages.flatMap(p => p.items ?? []) ?? [], [list.data])
   return (
     <>
       <Head title="Audit" says="Who did what, when and why." />
-      <form key={JSON.stringify(filter)} className="card mb-4 flex flex-wrap items-end gap-3 p-4"
-        onSubmit={e => { e.preventDefault(); const data = new FormData(e.currentTarget); set({ action: String(data.get('action')).trim(), actor: String(data.get('actor')).trim() }) }}>
-        <Field label="Action"><input className="input" name="action" defaultValue={action ?? ''} placeholder="replay" data-filter /></Field>
-        <Field label="Actor"><input className="input" name="actor" defaultValue={actor ?? ''} /></Field>
-        <button type="submit" className="button main">Apply</button>
+      <form
+        key={JSON.stringify(filter)}
+        className="card mb-4 flex flex-wrap items-end gap-3 p-4"
+        onSubmit={e => {
+          e.preventDefault()
+          const data = new FormData(e.currentTarget)
+          set({ action: String(data.get('action')).trim(), actor: String(data.get('actor')).trim() })
+        }}
+      >
+        <Field label="Action">
+          <input className="input" name="action" defaultValue={action ?? ''} placeholder="replay" data-filter />
+        </Field>
+        <Field label="Actor">
+          <input className="input" name="actor" defaultValue={actor ?? ''} />
+        </Field>
+        <button type="submit" className="button main">
+          Apply
+        </button>
       </form>
       <Card flush>
-        {list.isError ? <Failure error={list.error} retry={() => void list.refetch()} /> : list.isPending ? <Loading what="the audit" />
-          : !rows.length ? <Empty title="Nothing was done">Replays, discards, skips, retries and pauses stand here.</Empty>
-          : <DataTable label="Audit" rows={rows} columns={columns} id={a => String(a.id)} />}
-        {list.hasNextPage && <div className="border-t p-3 text-center"><button type="button" className="button" onClick={() => void list.fetchNextPage()}>Load more</button></div>}
+        {list.isError ? (
+          <Failure error={list.error} retry={() => void list.refetch()} />
+        ) : list.isPending ? (
+          <Loading what="the audit" />
+        ) : !rows.length ? (
+          <Empty title="Nothing was done">Replays, discards, skips, retries and pauses stand here.</Empty>
+        ) : (
+          <DataTable label="Audit" rows={rows} columns={columns} id={a => String(a.id)} />
+        )}
+        {list.hasNextPage && (
+          <div className="border-t p-3 text-center">
+            <button type="button" className="button" onClick={() => void list.fetchNextPage()}>
+              Load more
+            </button>
+          </div>
+        )}
       </Card>
     </>
   )
 }
 
-const text = (value: unknown) => value === undefined || value === null ? '' : typeof value === 'string' ? value : stringify(value)
+const text = (value: unknown) =>
+  value === undefined || value === null ? '' : typeof value === 'string' ? value : stringify(value)
 
 const columns: ColumnDef<AuditEntry>[] = [
   { id: 'at', header: 'When', cell: c => <Time value={c.row.original.at} /> },
-  { id: 'actor', header: 'Who', cell: c => <>{c.row.original.actor}{c.row.original.login && c.row.original.login !== c.row.original.actor && <span className="text-quiet"> ({c.row.original.login})</span>}</> },
+  {
+    id: 'actor',
+    header: 'Who',
+    cell: c => (
+      <>
+        {c.row.original.actor}
+        {c.row.original.login && c.row.original.login !== c.row.original.actor && (
+          <span className="text-quiet"> ({c.row.original.login})</span>
+        )}
+      </>
+    ),
+  },
   { id: 'action', header: 'Did', cell: c => <Tag tone="quiet">{c.row.original.action}</Tag> },
   { id: 'letters', header: 'How many', cell: c => count(c.row.original.letters) },
   { id: 'reason', header: 'Why', cell: c => <span className="break-words">{c.row.original.reason ?? '–'}</span> },
-  { id: 'what', header: 'What', cell: c => <code className="line-clamp-3 max-w-[32rem] break-all">{[text(c.row.original.filter), text(c.row.original.detail)].filter(Boolean).join(' ')}</code> },
+  {
+    id: 'what',
+    header: 'What',
+    cell: c => (
+      <code className="line-clamp-3 max-w-[32rem] break-all">
+        {[text(c.row.original.filter), text(c.row.original.detail)].filter(Boolean).join(' ')}
+      </code>
+    ),
+  },
 ]

@@ -3,40 +3,98 @@ import { useQuery } from '@tanstack/react-query'
 import { get } from '../api/client'
 import type { Finding, Severity, Unseen } from '../api/types'
 import { Card, Empty, Failure, Head, Loading, Tag, Time } from '../parts/basics'
+import { merged } from '../parts/findings'
 import { useFilters } from '../shell/filters'
 import { Found, tones } from './Overview'
 
-interface Report { at: string; worst: Severity; findings: Finding[] | null; unseen: Unseen[] | null; asked: number }
+interface Report {
+  at: string
+  worst: Severity
+  findings: Finding[] | null
+  unseen: Unseen[] | null
+  asked: number
+}
 
 export function Conditions() {
   const [{ category }, set] = useFilters()
-  const report = useQuery({ queryKey: ['conditions'], queryFn: ({ signal }) => get<Report>('admin/conditions', undefined, signal), staleTime: 0 })
-  const findings = report.data?.findings ?? []
+  const report = useQuery({
+    queryKey: ['conditions'],
+    queryFn: ({ signal }) => get<Report>('admin/conditions', undefined, signal),
+    staleTime: 0,
+  })
+  const findings = merged(report.data?.findings ?? [])
   const categories = [...new Set(findings.map(f => f.category))].sort()
   const shown = category ? findings.filter(f => f.category === category) : findings
   const unseen = report.data?.unseen ?? []
   return (
     <>
-      <Head title="Conditions" says={report.data ? <>{report.data.asked} conditions examined <Time value={report.data.at} />. outbox doctor says the same.</> : 'outbox doctor says the same.'}>
+      <Head
+        title="Conditions"
+        says={
+          report.data ? (
+            <>
+              {report.data.asked} conditions examined <Time value={report.data.at} />. outbox doctor says the same.
+            </>
+          ) : (
+            'outbox doctor says the same.'
+          )
+        }
+      >
         {categories.length > 1 && (
-          <select className="input !w-auto" aria-label="Category" value={category ?? ''} onChange={e => set({ category: e.target.value })}>
-            <option value="">All categories</option>{categories.map(c => <option key={c}>{c}</option>)}
+          <select
+            className="input !w-auto"
+            aria-label="Category"
+            value={category ?? ''}
+            onChange={e => set({ category: e.target.value })}
+          >
+            <option value="">All categories</option>
+            {categories.map(c => (
+              <option key={c}>{c}</option>
+            ))}
           </select>
         )}
-        <button type="button" className="button" disabled={report.isFetching} onClick={() => void report.refetch()}>{report.isFetching ? 'Examining …' : 'Examine again'}</button>
+        <button type="button" className="button" disabled={report.isFetching} onClick={() => void report.refetch()}>
+          {report.isFetching ? 'Examining …' : 'Examine again'}
+        </button>
       </Head>
       <div className="grid gap-4">
-        {report.isError ? <Failure error={report.error} retry={() => void report.refetch()} /> : report.isPending ? <Card><Loading what="conditions" /></Card> : (
+        {report.isError ? (
+          <Failure error={report.error} retry={() => void report.refetch()} />
+        ) : report.isPending ? (
+          <Card>
+            <Loading what="conditions" />
+          </Card>
+        ) : (
           <>
-            <Card title="Found" count={shown.length} aside={<Tag tone={tones[report.data.worst]}>{report.data.worst}</Tag>} flush>
-              {shown.length ? <ul className="divide-y border-t">{shown.map(f => <Found key={f.id + f.about} finding={f} />)}</ul> : <Empty title="All is well">Nothing that could be examined is wrong.</Empty>}
+            <Card
+              title="Found"
+              count={shown.length}
+              aside={<Tag tone={tones[report.data.worst]}>{report.data.worst}</Tag>}
+              flush
+            >
+              {shown.length ? (
+                <ul className="divide-y border-t">
+                  {shown.map(f => (
+                    <Found key={f.id + f.about} finding={f} />
+                  ))}
+                </ul>
+              ) : (
+                <Empty title="All is well">Nothing that could be examined is wrong.</Empty>
+              )}
             </Card>
             <Card title="Unseen" count={unseen.length} flush>
               {unseen.length ? (
-                <ul className="divide-y border-t">{unseen.map(u => (
-                  <li key={u.id} className="px-5 py-2.5"><span className="mono text-quiet">{u.id}</span> <span className="font-medium">{u.name}</span><p className="text-quiet">{u.why}</p></li>
-                ))}</ul>
-              ) : <Empty title="Everything could be examined" />}
+                <ul className="divide-y border-t">
+                  {unseen.map(u => (
+                    <li key={u.id} className="px-5 py-2.5">
+                      <span className="mono text-quiet">{u.id}</span> <span className="font-medium">{u.name}</span>
+                      <p className="text-quiet">{u.why}</p>
+                    </li>
+                  ))}
+                </ul>
+              ) : (
+                <Empty title="Everything could be examined" />
+              )}
             </Card>
           </>
         )}

@@ -19,59 +19,170 @@ export function Events() {
   const [search, set] = useFilters()
   const { data: overview } = useOverview()
   const [selected, setSelected] = useState<RowSelectionState>({})
-  const filter = useMemo(() => Object.fromEntries(names.map(n => [n, search[n]]).filter(([, v]) => v)) as Search, [search])
-  const change = (next: Search) => { setSelected({}); set(next) }
+  const filter = useMemo(
+    () => Object.fromEntries(names.map(n => [n, search[n]]).filter(([, v]) => v)) as Search,
+    [search],
+  )
+  const change = (next: Search) => {
+    setSelected({})
+    set(next)
+  }
   const tail = search.tail !== 'off'
   const list = useInfiniteQuery({
-    queryKey: ['events', filter], initialPageParam: '',
-    queryFn: ({ pageParam, signal }) => get<EventPage>('admin/events', { ...filter, limit: '50', cursor: pageParam }, signal),
+    queryKey: ['events', filter],
+    initialPageParam: '',
+    queryFn: ({ pageParam, signal }) =>
+      get<EventPage>('admin/events', { ...filter, limit: '50', cursor: pageParam }, signal),
     getNextPageParam: last => last.nextCursor,
     // Only while the first page is all there is: more would be read again, page after page.
-    refetchInterval: query => tail && (query.state.data?.pages.length ?? 0) < 2 && window.scrollY < 200 ? 2000 : false,
+    refetchInterval: query =>
+      tail && (query.state.data?.pages.length ?? 0) < 2 && window.scrollY < 200 ? 2000 : false,
   })
   const rows = useMemo(() => list.data?.pages.flatMap(p => p.items ?? []) ?? [], [list.data])
   const statuses = list.data?.pages[0]?.statuses ?? []
   const table = filter.table || overview?.tables?.[0]?.table || 'outbox_events'
   const tables = [...new Set([...(overview?.tables ?? []).map(t => t.table), table])]
-  const ids = Object.keys(selected)
+  const ids = rows.filter(e => selected[e.id]).map(e => e.id) // not those that have left the list
   const chosen = { table, to: filter.to, ids }
   const matching = { table, to: filter.to, all: true, key: filter.key, topic: filter.topic, tenant: filter.tenant }
   // An action on all that match knows no state, so it would take more than such a filter shows.
-  const whose = ids.length ? plural(ids.length, 'selected event') : filter.status ? 'Select events to act on them' : 'all undelivered that match'
+  const whose = ids.length
+    ? plural(ids.length, 'selected event')
+    : filter.status
+      ? 'Select events to act on them'
+      : 'all undelivered that match'
   const following = tail && (list.data?.pages.length ?? 0) < 2
   return (
     <>
       <Head title="Events" says="Rows of an outbox table, the newest first.">
-        <button type="button" aria-pressed={tail} className="button" onClick={() => set({ tail: tail ? 'off' : undefined })}>
-          <span className={`size-2 rounded-full ${following ? 'pulse bg-good' : 'bg-quiet'}`} />{following ? 'Following' : tail ? 'Follows on top' : 'Follow'}
+        <button
+          type="button"
+          aria-pressed={tail}
+          className="button"
+          onClick={() => set({ tail: tail ? 'off' : undefined })}
+        >
+          <span className={`size-2 rounded-full ${following ? 'pulse bg-good' : 'bg-quiet'}`} />
+          {following ? 'Following' : tail ? 'Follows on top' : 'Follow'}
         </button>
       </Head>
-      <form key={JSON.stringify(filter)} className="card mb-4 grid grid-cols-2 items-end gap-3 p-4 md:grid-cols-4 xl:grid-cols-7"
-        onSubmit={e => { e.preventDefault(); const data = new FormData(e.currentTarget); change(Object.fromEntries(['key', 'topic', 'tenant', 'to'].map(n => [n, String(data.get(n)).trim() || undefined]))) }}>
-        <Field label="Table"><select className="input" value={table} onChange={e => change({ table: e.target.value, status: undefined })}>{tables.map(t => <option key={t}>{t}</option>)}</select></Field>
-        <Field label="State"><select className="input" value={filter.status ?? ''} onChange={e => change({ status: e.target.value || undefined })}>
-          <option value="">Any</option>{[...new Set([...statuses, ...(filter.status ? [filter.status] : [])])].map(s => <option key={s}>{s}</option>)}</select></Field>
-        {([['key', 'Key', 'order-17'], ['topic', 'Topic', 'order.*'], ['tenant', 'Tenant', 'shop'], ['to', 'Sink', 'for one of several']] as const).map(([name, label, example], i) => (
-          <Field key={name} label={label}><input className="input" name={name} defaultValue={filter[name] ?? ''} placeholder={example} data-filter={i === 0 || undefined} /></Field>
+      <form
+        key={JSON.stringify(filter)}
+        className="card mb-4 grid grid-cols-2 items-end gap-3 p-4 md:grid-cols-4 xl:grid-cols-7"
+        onSubmit={e => {
+          e.preventDefault()
+          const data = new FormData(e.currentTarget)
+          change(
+            Object.fromEntries(
+              ['key', 'topic', 'tenant', 'to'].map(n => [n, String(data.get(n)).trim() || undefined]),
+            ),
+          )
+        }}
+      >
+        <Field label="Table">
+          <select
+            className="input"
+            value={table}
+            onChange={e => change({ table: e.target.value, status: undefined })}
+          >
+            {tables.map(t => (
+              <option key={t}>{t}</option>
+            ))}
+          </select>
+        </Field>
+        <Field label="State">
+          <select
+            className="input"
+            value={filter.status ?? ''}
+            onChange={e => change({ status: e.target.value || undefined })}
+          >
+            <option value="">Any</option>
+            {[...new Set([...statuses, ...(filter.status ? [filter.status] : [])])].map(s => (
+              <option key={s}>{s}</option>
+            ))}
+          </select>
+        </Field>
+        {(
+          [
+            ['key', 'Key', 'order-17'],
+            ['topic', 'Topic', 'order.*'],
+            ['tenant', 'Tenant', 'shop'],
+            ['to', 'Sink', 'for one of several'],
+          ] as const
+        ).map(([name, label, example], i) => (
+          <Field key={name} label={label}>
+            <input
+              className="input"
+              name={name}
+              defaultValue={filter[name] ?? ''}
+              placeholder={example}
+              data-filter={i === 0 || undefined}
+            />
+          </Field>
         ))}
-        <div className="flex gap-2"><button type="submit" className="button main">Apply</button>
-          {Object.keys(filter).length > 0 && <button type="button" className="button" onClick={() => change(Object.fromEntries(names.map(n => [n, undefined])))}>Clear</button>}</div>
+        <div className="flex gap-2">
+          <button type="submit" className="button main">
+            Apply
+          </button>
+          {Object.keys(filter).length > 0 && (
+            <button
+              type="button"
+              className="button"
+              onClick={() => change(Object.fromEntries(names.map(n => [n, undefined])))}
+            >
+              Clear
+            </button>
+          )}
+        </div>
       </form>
-      <Card title={table} count={rows.length ? `${count(rows.length)} shown` : undefined} flush aside={rows.length > 0 && (
-        <>
-          <span className="text-quiet">{whose}</span>
-          {(ids.length > 0 || !filter.status) && <>
-            <Retry selection={ids.length ? chosen : matching} whose={whose} />
-            <Skip selection={ids.length ? chosen : matching} whose={whose} />
-          </>}
-        </>
-      )}>
-        {list.isError ? <Failure error={list.error} retry={() => void list.refetch()} /> : list.isPending ? <Loading what="events" />
-          : !rows.length ? <Empty title="No event matches">{Object.keys(filter).length ? 'Change the filter.' : 'Nothing has been written to this table, or all of it has left by its retention.'}</Empty>
-          : <DataTable label="Events" rows={rows} columns={columns(table)} id={e => e.id} selected={selected} onSelect={setSelected} />}
+      <Card
+        title={table}
+        count={rows.length ? `${count(rows.length)} shown` : undefined}
+        flush
+        aside={
+          rows.length > 0 && (
+            <>
+              <span className="text-quiet">{whose}</span>
+              {(ids.length > 0 || !filter.status) && (
+                <>
+                  <Retry selection={ids.length ? chosen : matching} whose={whose} />
+                  <Skip selection={ids.length ? chosen : matching} whose={whose} />
+                </>
+              )}
+            </>
+          )
+        }
+      >
+        {list.isError ? (
+          <Failure error={list.error} retry={() => void list.refetch()} />
+        ) : list.isPending ? (
+          <Loading what="events" />
+        ) : !rows.length ? (
+          <Empty title="No event matches">
+            {Object.keys(filter).length
+              ? 'Change the filter.'
+              : 'Nothing has been written to this table, or all of it has left by its retention.'}
+          </Empty>
+        ) : (
+          <DataTable
+            label="Events"
+            rows={rows}
+            columns={columns(table)}
+            id={e => e.id}
+            selected={selected}
+            onSelect={setSelected}
+          />
+        )}
         {list.hasNextPage && (
-          <div className="border-t p-3 text-center"><button type="button" className="button" disabled={list.isFetchingNextPage} onClick={() => void list.fetchNextPage()}>
-            {list.isFetchingNextPage ? 'Loading …' : 'Load more'}</button></div>
+          <div className="border-t p-3 text-center">
+            <button
+              type="button"
+              className="button"
+              disabled={list.isFetchingNextPage}
+              onClick={() => void list.fetchNextPage()}
+            >
+              {list.isFetchingNextPage ? 'Loading …' : 'Load more'}
+            </button>
+          </div>
         )}
       </Card>
     </>
@@ -79,9 +190,30 @@ export function Events() {
 }
 
 const columns = (table: string): ColumnDef<EventRow>[] => [
-  { id: 'position', header: 'Position', cell: c => <span className="text-quiet">{c.row.original.position.toString()}</span> },
-  { id: 'status', header: 'State', cell: c => <span className="inline-flex gap-1"><Tag>{c.row.original.status}</Tag>{c.row.original.paused && <Tag tone="warn">paused</Tag>}</span> },
-  { id: 'topic', header: 'Topic', cell: c => <Link className="link font-medium" to="/events/$id" params={{ id: c.row.original.id }} search={{ table }}>{c.row.original.topic}</Link> },
+  {
+    id: 'position',
+    header: 'Position',
+    cell: c => <span className="text-quiet">{c.row.original.position.toString()}</span>,
+  },
+  {
+    id: 'status',
+    header: 'State',
+    cell: c => (
+      <span className="inline-flex gap-1">
+        <Tag>{c.row.original.status}</Tag>
+        {c.row.original.paused && <Tag tone="warn">paused</Tag>}
+      </span>
+    ),
+  },
+  {
+    id: 'topic',
+    header: 'Topic',
+    cell: c => (
+      <Link className="link font-medium" to="/events/$id" params={{ id: c.row.original.id }} search={{ table }}>
+        {c.row.original.topic}
+      </Link>
+    ),
+  },
   { id: 'key', header: 'Key', cell: c => <span className="break-words">{c.row.original.key ?? '–'}</span> },
   { id: 'tenant', header: 'Tenant', cell: c => c.row.original.tenant ?? '–' },
   { id: 'written', header: 'Written', cell: c => <Time value={c.row.original.writtenAt} /> },
@@ -91,7 +223,20 @@ const columns = (table: string): ColumnDef<EventRow>[] => [
 ]
 
 function Why({ event: e, table }: { event: EventRow; table: string }) {
-  if (e.waitsBehind) return <>behind <Link className="link mono" to="/events/$id" params={{ id: e.waitsBehind }} search={{ table }}>{e.waitsBehind.slice(0, 13)}…</Link></>
-  if (e.lastError && !e.deliveredAt) return <span className="line-clamp-2 max-w-80 break-words text-bad">{e.lastError}</span>
-  return e.nextRetryAt && !e.deliveredAt ? <>retry <Time value={e.nextRetryAt} /></> : null
+  if (e.waitsBehind)
+    return (
+      <>
+        behind{' '}
+        <Link className="link mono" to="/events/$id" params={{ id: e.waitsBehind }} search={{ table }}>
+          {e.waitsBehind.slice(0, 13)}…
+        </Link>
+      </>
+    )
+  if (e.lastError && !e.deliveredAt)
+    return <span className="line-clamp-2 max-w-80 break-words text-bad">{e.lastError}</span>
+  return e.nextRetryAt && !e.deliveredAt ? (
+    <>
+      retry <Time value={e.nextRetryAt} />
+    </>
+  ) : null
 }

@@ -12,21 +12,49 @@ const kept = 5000
 
 export function Run() {
   const { id } = useParams({ strict: false }) as { id: string }
-  const run = useQuery({ queryKey: ['run', id], refetchInterval: 5000, queryFn: ({ signal }) => get<State>(`runs/${encodeURIComponent(id)}`, undefined, signal) })
+  const run = useQuery({
+    queryKey: ['run', id],
+    refetchInterval: 5000,
+    queryFn: ({ signal }) => get<State>(`runs/${encodeURIComponent(id)}`, undefined, signal),
+  })
   const [events, error] = useRunEvents(id)
   return (
     <>
-      <Head title="Run" says={<><span className="mono break-all">{id}</span> <Copy text={id} /></>}>{run.data && <Tag>{run.data.status}</Tag>}</Head>
+      <Head
+        title="Run"
+        says={
+          <>
+            <span className="mono break-all">{id}</span> <Copy text={id} />
+          </>
+        }
+      >
+        {run.data && <Tag>{run.data.status}</Tag>}
+      </Head>
       {run.isError ? <Failure error={run.error} /> : null}
       {run.data?.error && <p className="mb-4 rounded-lg bg-bad-soft px-4 py-3 text-bad">{run.data.error}</p>}
       <Card title="Events" count={count(events?.length)} flush>
-        {error ? <Failure error={error} /> : !events ? <Loading what="events" /> : !events.length ? <Empty title="No events so far">They appear as they are appended.</Empty> : (
+        {error ? (
+          <Failure error={error} />
+        ) : !events ? (
+          <Loading what="events" />
+        ) : !events.length ? (
+          <Empty title="No events so far">They appear as they are appended.</Empty>
+        ) : (
           <ol className="divide-y border-t">
             {events.toReversed().map(e => (
               <li key={e.seq.toString()}>
-                <details><summary className="flex items-center gap-3 px-4 py-2"><span className="w-10 text-right text-quiet tabular-nums">{e.seq.toString()}</span>
-                  <span className="font-medium">{e.type}</span><span className="ml-auto text-quiet"><Time value={e.createdAt} /></span></summary>
-                  <div className="px-4 pb-3"><Json value={e.payload} label="Payload" /></div></details>
+                <details>
+                  <summary className="flex items-center gap-3 px-4 py-2">
+                    <span className="w-10 text-right text-quiet tabular-nums">{e.seq.toString()}</span>
+                    <span className="font-medium">{e.type}</span>
+                    <span className="ml-auto text-quiet">
+                      <Time value={e.createdAt} />
+                    </span>
+                  </summary>
+                  <div className="px-4 pb-3">
+                    <Json value={e.payload} label="Payload" />
+                  </div>
+                </details>
               </li>
             ))}
           </ol>
@@ -53,13 +81,20 @@ function useRunEvents(id: string): [RunEvent[] | undefined, unknown] {
       }
       setEvents(all)
     }
-    const next = () => { reading = reading.then(read) ; return reading }
-    const fail = (e: unknown) => { if (!stop.signal.aborted) setError(e) }
+    const next = () => {
+      reading = reading.then(read)
+      return reading
+    }
+    const fail = (e: unknown) => {
+      if (!stop.signal.aborted) setError(e)
+    }
     void (async () => {
       while (!stop.signal.aborted) {
         await next()
         try {
-          await listen(`runs/${encodeURIComponent(id)}/stream?after=${all.at(-1)?.seq ?? 0}`, () => void next().catch(fail), stop.signal)
+          const last = all.length ? `?lastEventId=${all.at(-1)!.seq}` : ''
+          const path = `runs/${encodeURIComponent(id)}/stream${last}`
+          if (!(await listen(path, () => void next().catch(fail), stop.signal))) return
         } catch (e) {
           if (stop.signal.aborted || (e instanceof Problem && e.status >= 400 && e.status < 500)) throw e
         }

@@ -5,10 +5,14 @@ import type { Search } from '../api/types'
 export function useFilters(): [Search, (change: Search) => void] {
   const search = useSearch({ strict: false }) as Search
   const navigate = useNavigate()
-  return [search, change => void navigate({ to: '.', search: clean({ ...search, ...change }) as never, replace: true })]
+  return [
+    search,
+    change => void navigate({ to: '.', search: clean({ ...search, ...change }) as never, replace: true }),
+  ]
 }
 
-export const clean = (search: Search): Search => Object.fromEntries(Object.entries(search).filter(([, value]) => value))
+export const clean = (search: Search): Search =>
+  Object.fromEntries(Object.entries(search).filter(([, value]) => value))
 
 export const parseSearch = (text: string): Search => Object.fromEntries(new URLSearchParams(text))
 

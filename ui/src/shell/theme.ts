@@ -31,7 +31,10 @@ export function useDark(): boolean {
     const change = () => setDark(now())
     media.addEventListener('change', change)
     window.addEventListener('themechange', change)
-    return () => { media.removeEventListener('change', change); window.removeEventListener('themechange', change) }
+    return () => {
+      media.removeEventListener('change', change)
+      window.removeEventListener('themechange', change)
+    }
   })
   return dark
 }
