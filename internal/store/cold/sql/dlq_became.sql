@@ -1,7 +1,7 @@
 -- dlq: what became of letters of one table that were replayed: how many wait for their first attempt, how many have
 -- failed and are tried again, and how many are dead again. The rest was delivered. Locks nothing.
--- Index: that of job_dlq by original_job_id, and that of the event id. The state is not asked for in the WHERE: an index
--- of undelivered rows would be read whole for each letter.
+-- Index: that of job_dlq by original_job_id, and that of the event id. The state is not in the WHERE, or an index of
+-- undelivered rows would be read whole for each letter.
 WITH replayed AS MATERIALIZED (
     SELECT CASE WHEN EXISTS (SELECT 1 FROM job_dlq d
                               WHERE d.original_job_id = l.original_job_id AND d.id > l.id AND d.replayed_at IS NULL AND d.discarded_at IS NULL
