@@ -49,7 +49,7 @@ func TestReadOnly(t *testing.T) {
 	w.serve("--parts", "gateway,relay", "--auth", "none", "--admin", "read")
 	w.write(event{"refund.made", "1", "", map[string]any{}}, event{"invoice.sent", "INV-7", "", map[string]any{}})
 	w.becomes(1, "job_dlq")
-	w.becomes(1, "outbox_events WHERE retry_count = 1")
+	w.becomes(1, "outbox_events WHERE event_topic = 'invoice.sent' AND retry_count = 1")
 	p := w.open(desktop, "/")
 	p.see("Read-only: this server lets nobody change anything", "INV-7")
 	for path, buttons := range map[string][]string{"/": {"Retry now"}, "/letters": {"Replay …", "Discard …"},
