@@ -8,12 +8,14 @@ import { useOverview } from '../api/live'
 import type { EventRow, Page, Search } from '../api/types'
 import { Card, Empty, Failure, Field, Head, Loading, Tag, Time } from '../parts/basics'
 import { DataTable } from '../parts/DataTable'
+import { Span } from '../parts/Span'
 import { count, plural } from '../parts/words'
-import { useFilters } from '../shell/filters'
+import { entered, useFilters } from '../shell/filters'
 import { Retry, Skip } from './EventActs'
 
 type EventPage = Page<EventRow> & { statuses: string[] }
-const names = ['table', 'to', 'status', 'key', 'topic', 'tenant'] as const
+const typed = ['key', 'topic', 'type', 'tenant', 'trace', 'to', 'since', 'until'] as const
+const names = ['table', 'status', ...typed] as const
 
 export function Events() {
   const [search, set] = useFilters()
@@ -44,13 +46,8 @@ export function Events() {
   const tables = [...new Set([...(overview?.tables ?? []).map(t => t.table), table])]
   const ids = rows.filter(e => selected[e.id]).map(e => e.id) // not those that have left the list
   const chosen = { table, to: filter.to, ids }
-  const matching = { table, to: filter.to, all: true, key: filter.key, topic: filter.topic, tenant: filter.tenant }
-  // An action on all that match knows no state, so it would take more than such a filter shows.
-  const whose = ids.length
-    ? plural(ids.length, 'selected event')
-    : filter.status
-      ? 'Select events to act on them'
-      : 'all undelivered that match'
+  const matching = { ...filter, table, all: true, status: filter.status ? [filter.status] : undefined }
+  const whose = ids.length ? plural(ids.length, 'selected event') : 'all undelivered that match'
   const following = tail && (list.data?.pages.length ?? 0) < 2
   return (
     <>
@@ -67,15 +64,10 @@ export function Events() {
       </Head>
       <form
         key={JSON.stringify(filter)}
-        className="card mb-4 grid grid-cols-2 items-end gap-3 p-4 md:grid-cols-4 xl:grid-cols-7"
+        className="card mb-4 grid grid-cols-2 items-end gap-3 p-4 md:grid-cols-4 xl:grid-cols-6"
         onSubmit={e => {
           e.preventDefault()
-          const data = new FormData(e.currentTarget)
-          change(
-            Object.fromEntries(
-              ['key', 'topic', 'tenant', 'to'].map(n => [n, String(data.get(n)).trim() || undefined]),
-            ),
-          )
+          change(entered(e.currentTarget, typed))
         }}
       >
         <Field label="Table">
@@ -105,7 +97,9 @@ export function Events() {
           [
             ['key', 'Key', 'order-17'],
             ['topic', 'Topic', 'order.*'],
+            ['type', 'Type', 'Order'],
             ['tenant', 'Tenant', 'shop'],
+            ['trace', 'Trace id', '4bf92f3577b34da6…'],
             ['to', 'Sink', 'for one of several'],
           ] as const
         ).map(([name, label, example], i) => (
@@ -119,6 +113,7 @@ export function Events() {
             />
           </Field>
         ))}
+        <Span filter={filter} />
         <div className="flex gap-2">
           <button type="submit" className="button main">
             Apply
@@ -142,12 +137,8 @@ export function Events() {
           rows.length > 0 && (
             <>
               <span className="text-quiet">{whose}</span>
-              {(ids.length > 0 || !filter.status) && (
-                <>
-                  <Retry selection={ids.length ? chosen : matching} whose={whose} />
-                  <Skip selection={ids.length ? chosen : matching} whose={whose} />
-                </>
-              )}
+              <Retry selection={ids.length ? chosen : matching} whose={whose} />
+              <Skip selection={ids.length ? chosen : matching} whose={whose} />
             </>
           )
         }

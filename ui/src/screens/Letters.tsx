@@ -6,8 +6,9 @@ import { get } from '../api/client'
 import type { Letter, LetterGroup, Page, Search } from '../api/types'
 import { Card, Empty, Failure, Field, Head, Loading, Tag, Time } from '../parts/basics'
 import { DataTable } from '../parts/DataTable'
+import { Span } from '../parts/Span'
 import { count, plural } from '../parts/words'
-import { useFilters } from '../shell/filters'
+import { entered, useFilters } from '../shell/filters'
 import { Discard } from './Discard'
 import { LetterDrawer } from './LetterDrawer'
 import { Replay } from './Replay'
@@ -218,20 +219,7 @@ function Filters({ filter, change }: { filter: Search; change: (next: Search) =>
         className="grid grid-cols-2 gap-3 border-t p-4 md:grid-cols-4 xl:grid-cols-6"
         onSubmit={e => {
           e.preventDefault()
-          const data = new FormData(e.currentTarget)
-          change(
-            Object.fromEntries(
-              names
-                .filter(n => data.has(n))
-                .map(n => {
-                  const text = String(data.get(n)).trim()
-                  return [
-                    n,
-                    text && (n === 'since' || n === 'until') ? new Date(text).toISOString() : text || undefined,
-                  ]
-                }),
-            ),
-          )
+          change(entered(e.currentTarget, names))
         }}
       >
         {Object.entries(labels).map(([name, [label, example]], i) => (
@@ -252,12 +240,7 @@ function Filters({ filter, change }: { filter: Search; change: (next: Search) =>
             <option value="job">Jobs</option>
           </select>
         </Field>
-        <Field label="Since">
-          <input className="input" type="datetime-local" name="since" defaultValue={local(filter.since)} />
-        </Field>
-        <Field label="Until">
-          <input className="input" type="datetime-local" name="until" defaultValue={local(filter.until)} />
-        </Field>
+        <Span filter={filter} />
         <div className="flex items-end gap-2">
           <button type="submit" className="button main">
             Apply
@@ -275,13 +258,6 @@ function Filters({ filter, change }: { filter: Search; change: (next: Search) =>
       </form>
     </details>
   )
-}
-
-// local is a time as an input of type datetime-local has it: without a zone, in the reader's own.
-function local(time?: string): string {
-  if (!time) return ''
-  const date = new Date(time)
-  return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16)
 }
 
 function Open({ letter }: { letter: Letter }) {

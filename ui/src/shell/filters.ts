@@ -20,3 +20,16 @@ export function stringifySearch(search: Search): string {
   const text = new URLSearchParams(clean(search) as Record<string, string>).toString()
   return text ? `?${text}` : ''
 }
+
+// entered is what stands in those fields of a form that it has.
+export function entered(form: HTMLFormElement, names: readonly string[]): Search {
+  const data = new FormData(form)
+  return Object.fromEntries(
+    names
+      .filter(n => data.has(n))
+      .map(n => {
+        const text = String(data.get(n)).trim()
+        return [n, text && (n === 'since' || n === 'until') ? new Date(text).toISOString() : text || undefined]
+      }),
+  )
+}
