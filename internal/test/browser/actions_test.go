@@ -32,11 +32,11 @@ func TestActions(t *testing.T) {
 		w.write(event{topic, "", "", one})
 	}
 	dead := len(strings.Fields(topics))
-	for _, key := range []string{"first", "second", "third", "fourth", "fifth"} {
+	for _, key := range []string{"first", "second", "third", "fourth", "fifth", "sixth"} {
 		w.write(event{"invoice." + key, key, "", one}, event{"invoice." + key, key, "", one})
 	}
 	w.becomes(dead, "job_dlq")
-	w.becomes(5, "outbox_events WHERE retry_count = 1 AND next_retry_at > now()")
+	w.becomes(6, "outbox_events WHERE retry_count = 1 AND next_retry_at > now()")
 	blocked := func(key string) string {
 		return query[string](w, "SELECT id::text FROM outbox_events WHERE aggregate_id = $1 AND retry_count = 1", key)
 	}
@@ -81,6 +81,13 @@ func TestActions(t *testing.T) {
 			p.see("2 undelivered, up to position")
 			p.confirm("Skip", "skip those that are selected", "2 events skipped")
 		}, audit: "skip", where: "job_dlq WHERE type = 'invoice.fifth'", rows: 2},
+		{name: "skip all of a state", do: func(p *tab) {
+			p.visit("/events?status=FAILED&topic=invoice.sixth")
+			p.see("1 shown")
+			p.press("Skip …")
+			p.see("1 undelivered, up to position")
+			p.confirm("Skip", "skip all of a state", "1 event skipped")
+		}, audit: "skip", where: "job_dlq WHERE type = 'invoice.sixth'", rows: 1},
 		{name: "replay a letter", do: func(p *tab) {
 			p.visit("/letters?letter=" + letter("refund.one"))
 			p.press("Replay …")
