@@ -55,6 +55,7 @@ func TestActions(t *testing.T) {
 		}, audit: "retry", where: sent + "'invoice.first'", rows: 2},
 		{name: "retry an event", do: func(p *tab) {
 			p.visit("/events/" + blocked("second"))
+			p.see("Timeline") // the screen before has such a button too
 			p.press("Retry now")
 			p.confirm("Retry now", "retry an event", "1 event due now")
 		}, audit: "retry", where: sent + "'invoice.second'", rows: 2},
@@ -68,6 +69,7 @@ func TestActions(t *testing.T) {
 		}, audit: "retry", where: sent + "'invoice.third'", rows: 2},
 		{name: "skip an event", do: func(p *tab) {
 			p.visit("/events/" + blocked("fourth"))
+			p.see("Timeline") // the screen before has such a button too
 			p.press("Skip …")
 			p.see("1 undelivered, up to position")
 			p.confirm("Skip", "skip an event", "1 event skipped")
