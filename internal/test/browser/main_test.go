@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/remote"
@@ -20,7 +19,7 @@ import (
 )
 
 // patience bounds a wait for a server or the page, on a machine that others use as well.
-const patience = time.Minute
+const patience = testenv.Patience
 
 // binary is the command, and browser the one browser in which each test has windows of its own.
 var (
