@@ -486,6 +486,9 @@ func (o *Overview) judge(r condition.Report) {
 			"%s.", waits, strings.TrimSuffix(o.Findings[0].Says, "."))
 	default:
 		first := strings.TrimSuffix(o.Findings[0].Says, ".")
-		o.Sentence = strings.ToUpper(first[:1]) + first[1:] + "; " + waits + "."
+		if word, _, _ := strings.Cut(first, " "); !strings.ContainsAny(word, "_.") { // else it is a table's name
+			first = strings.ToUpper(first[:1]) + first[1:]
+		}
+		o.Sentence = first + "; " + waits + "."
 	}
 }
