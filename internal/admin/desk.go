@@ -467,6 +467,12 @@ func (o *Overview) judge(r condition.Report) {
 			oldest = max(oldest, *t.Oldest)
 		}
 	}
+	for _, s := range o.Sinks {
+		waiting += s.Owed
+		if s.Oldest != nil {
+			oldest = max(oldest, *s.Oldest)
+		}
+	}
 	waits := "nothing waits"
 	if waiting > 0 {
 		age := time.Duration(oldest * float64(time.Second))
