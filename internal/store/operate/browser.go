@@ -135,7 +135,7 @@ func (b *Browser) check(f Filter) error {
 		return refuse("its events have no aggregate types")
 	case f.Trace != "" && b.layout.Metadata == "":
 		return refuse("its events have no metadata, and so no traces")
-	case !(f.Since.IsZero() && f.Until.IsZero()) && b.layout.WrittenAt == "" && b.layout.TimeID == "":
+	case (!f.Since.IsZero() || !f.Until.IsZero()) && b.layout.WrittenAt == "" && b.layout.TimeID == "":
 		return refuse("its events do not tell when they were written")
 	case !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until):
 		return refuse("nothing is between %s and %s", f.Since.Format(time.RFC3339), f.Until.Format(time.RFC3339))

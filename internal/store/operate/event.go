@@ -100,7 +100,7 @@ type Selection struct {
 
 // None tells whether nothing was chosen: an empty list of ids must not mean everything.
 func (s Selection) None() bool {
-	return len(s.IDs) == 0 && !s.All && s.Filter.none()
+	return len(s.IDs) == 0 && !s.All && s.none()
 }
 
 // none tells whether a filter leaves nothing out.
