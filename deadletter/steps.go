@@ -90,8 +90,10 @@ func (b Became) Failed() float64 {
 
 // Steps have a replay begin with few letters, and stop by itself while they fail.
 type Steps struct {
-	Sizes  []int         // letters of the first steps; what is left is the last. nil: 1, 10 and 100
-	StopAt float64       // the share of a step's events that may fail; from 1 on none is looked at, and nothing stops it
+	// Sizes are the letters of the first steps; what is left is the last. nil: 1, 10 and 100. Empty: there are no steps,
+	// none of the events is looked at, and nothing stops it.
+	Sizes  []int
+	StopAt float64       // the share of a step's events that may fail, from 0 to 1
 	Wait   time.Duration // how long a step's events may take to be tried; 0: a minute
 }
 
@@ -196,7 +198,7 @@ func (r *steppedReplay) step(ctx context.Context, p *pace, step int, letters []F
 			return err
 		}
 		p.told(r.sum, did)
-		if r.steps.StopAt >= 1 {
+		if len(r.steps.Sizes) == 0 {
 			continue
 		}
 		if len(done) > 0 {
@@ -207,7 +209,7 @@ func (r *steppedReplay) step(ctx context.Context, p *pace, step int, letters []F
 		done = append(done, p.request.Selection.IDs...)
 		done = done[max(len(done)-watched, 0):]
 	}
-	if len(done) == 0 {
+	if len(r.steps.Sizes) == 0 {
 		return nil
 	}
 	return r.settled(ctx, step, done)

@@ -127,7 +127,8 @@ func (d *Desk) captureKey(ctx context.Context, c *Capsule, tenant string) error 
 		return err
 	}
 	rows = slices.DeleteFunc(rows, func(r operate.EventRow) bool { // another's that is called the same
-		return text(r.Tenant) != text(c.Event.Tenant) || text(r.AggregateType) != text(c.Event.AggregateType)
+		return operate.Text(r.Tenant) != operate.Text(c.Event.Tenant) ||
+			operate.Text(r.AggregateType) != operate.Text(c.Event.AggregateType)
 	})
 	slices.Reverse(rows) // the oldest first
 	at := slices.IndexFunc(rows, func(r operate.EventRow) bool { return r.ID == c.Event.ID })
@@ -160,7 +161,7 @@ func (d *Desk) captureLetters(ctx context.Context, c *Capsule, tenant string) er
 	if err != nil && !errors.Is(err, deadletter.ErrNoLetter) {
 		return err
 	}
-	names := []string{c.Event.ID.String(), text(c.Event.Key)}
+	names := []string{c.Event.ID.String(), operate.Text(c.Event.Key)}
 	for _, l := range found[:min(len(found), lettersKept)] {
 		l.Payload = nil
 		c.Letters = append(c.Letters, l)
@@ -230,7 +231,7 @@ func (c *Capsule) Events() (events []outbox.Event, err error) {
 // written is the event that a row was made of.
 func written(d *operate.EventDetail, table string) (e outbox.Event, err error) {
 	e = d.Event()
-	e.ID, e.SchemaID, e.Payload = d.ID, text(d.SchemaID), d.Payload
+	e.ID, e.SchemaID, e.Payload = d.ID, operate.Text(d.SchemaID), d.Payload
 	if e.ID == uuid.Nil {
 		return e, errors.New("it has no id")
 	}
@@ -260,11 +261,4 @@ func written(d *operate.EventDetail, table string) (e outbox.Event, err error) {
 		e.Metadata[k] = v
 	}
 	return e, err
-}
-
-func text(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }

@@ -54,12 +54,10 @@ type EventFilter struct {
 	Until  time.Time `query:"until" json:"until,omitzero"`
 }
 
-// filter is what f says, of the tenant that the request is bound to.
-func (f EventFilter) filter(ctx context.Context) (operate.Filter, error) {
-	err := within(ctx, &f.Tenant)
+// filter is what f says.
+func (f EventFilter) filter() operate.Filter {
 	return operate.Filter{Statuses: f.Status, Tenant: f.Tenant, Key: f.Key, Topic: f.Topic, Type: f.Type,
-		Trace: f.Trace,
-		Since: f.Since, Until: f.Until}, err
+		Trace: f.Trace, Since: f.Since, Until: f.Until}
 }
 
 // EventRows is a page of events, and the states that events of the table can be in.
@@ -74,8 +72,8 @@ func (d *Desk) listEvents(ctx context.Context, in *struct {
 	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
 	Cursor string `query:"cursor" maxLength:"100"`
 }) (*out[EventRows], error) {
-	f, err := in.filter(ctx)
-	if err != nil {
+	f := in.filter()
+	if err := within(ctx, &f.Tenant); err != nil {
 		return nil, err
 	}
 	f.Limit, f.After = in.Limit, in.Cursor
@@ -167,16 +165,12 @@ type EventSelection struct {
 
 // chosen opens the table of a selection.
 func (d *Desk) chosen(ctx context.Context, s *EventSelection) (v View, chosen operate.Selection, err error) {
-	f, err := s.filter(ctx)
-	if err != nil {
-		return v, chosen, err
-	}
-	chosen = operate.Selection{IDs: s.IDs, All: s.All, Filter: f, UpTo: s.UpTo}
-	if own := tenantOf(ctx); own != "" {
-		f.Tenant = "" // which nobody has said
-	}
-	if said := (operate.Selection{IDs: s.IDs, All: s.All, Filter: f}); said.None() {
+	chosen = operate.Selection{IDs: s.IDs, All: s.All, Filter: s.filter(), UpTo: s.UpTo}
+	if chosen.None() { // asked before the tenant of the token is added, which nobody has said
 		return v, chosen, refusef("say which events: ids, a filter, or all")
+	}
+	if err := within(ctx, &chosen.Tenant); err != nil {
+		return v, chosen, err
 	}
 	v, err = d.open(ctx, s.Table, s.To)
 	return v, chosen, err

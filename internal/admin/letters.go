@@ -246,10 +246,7 @@ func (d *Desk) replay(ctx context.Context, in *struct{ Body ReplayRequest }) (*h
 			tell("progress")
 		}
 		report := func(sum deadletter.Replayed, at deadletter.Stepped) { p.take(sum, at); tell("progress") }
-		steps := deadletter.Steps{Sizes: r.Steps, StopAt: r.StopAt}
-		if r.Steps == nil {
-			steps = deadletter.Steps{Sizes: []int{}, StopAt: 1}
-		}
+		steps := deadletter.Steps{Sizes: append([]int{}, r.Steps...), StopAt: r.StopAt} // without any there are no steps
 		sum, err := deadletter.ReplaySteps(ctx, store, set, o, steps, report)
 		p.take(sum, deadletter.Stepped{})
 		p.Outcome, p.Says = "done", fmt.Sprintf("%d of %d letters were replayed", sum.Letters, p.Total)

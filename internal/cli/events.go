@@ -30,8 +30,9 @@ func (a *application) events() *cobra.Command {
 				return err
 			}
 			a.printTroubles(v.c.Output, admin.TroublesOf(cmd.Context(), v.db, of.Table))
-			none := "no such events in " + of.String() + lookedFor(cmd.Flags())
-			if !slices.ContainsFunc(choosingEvents, cmd.Flags().Changed) {
+			chosen := lookedFor(cmd.Flags())
+			none := "no such events in " + of.String() + chosen
+			if chosen == "" && !cmd.Flags().Changed("after") {
 				none = "no events in " + of.String()
 			}
 			return list[operate.EventRow]{rows, next, none, "ID,STATUS,TOPIC,KEY,TENANT,WRITTEN,FAILURES,NEXT TRY," +
@@ -49,9 +50,6 @@ func (a *application) events() *cobra.Command {
 		a.skipEvents(&of, &filter.Tenant, mapping))
 	return cmd
 }
-
-// choosingEvents are the flags that leave events of a table out of a list.
-var choosingEvents = []string{"status", "key", "topic", "type", "trace", "since", "until", "tenant", "after"}
 
 // eventFlags add what chooses events, but for the tenant.
 func eventFlags(flags *pflag.FlagSet, f *operate.Filter, verb string) {

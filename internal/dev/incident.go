@@ -73,10 +73,7 @@ func (p *page) enact(ctx context.Context, of Incident) error {
 
 // outcome is what became of an event, "" if nothing yet; done: it stays that.
 func (p *page) outcome(e operate.EventDetail) (said string, done bool) {
-	var failed string
-	if e.LastError != nil {
-		failed = *e.LastError
-	}
+	failed := operate.Text(e.LastError)
 	switch {
 	case e.Status == p.layout.Dead:
 		return fmt.Sprintf("DEAD after %d failures: %s", e.Attempts, failed), true

@@ -84,9 +84,9 @@ func blocked(s Sample) section {
 	out := section{head: []string{"BLOCKED KEYS", "TABLE", "TOPIC", "FAILURES", "NEXT TRY", "LAST ERROR"}, none: "none"}
 	for i := range s.Blocked {
 		b := &s.Blocked[i]
-		out.rows = append(out.rows, row{condition.Warning, []string{text(b.Key), b.Table, b.Topic,
-			strconv.Itoa(b.Attempts), moment(b.NextRetryAt), text(b.LastError)},
-			[]string{"event", b.ID.String(), "tenant", text(b.Tenant), "written", moment(b.WrittenAt),
+		out.rows = append(out.rows, row{condition.Warning, []string{operate.Text(b.Key), b.Table, b.Topic,
+			strconv.Itoa(b.Attempts), moment(b.NextRetryAt), operate.Text(b.LastError)},
+			[]string{"event", b.ID.String(), "tenant", operate.Text(b.Tenant), "written", moment(b.WrittenAt),
 				"do", "outbox why " + b.ID.String()}, b})
 	}
 	return out
@@ -157,13 +157,6 @@ func plain(s string) string {
 		}
 		return r
 	}, s)
-}
-
-func text(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
 
 // moment is a time of day, and where that is another one the day.

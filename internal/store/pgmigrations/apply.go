@@ -126,9 +126,12 @@ func run(ctx context.Context, conn *pgx.Conn, set, file string, version uint, ta
 // inTurn locks the tables that are there, and turns their order for the next try. An application that is never idle
 // and writes to two of them takes their locks in an order of its own: who takes them in the other one never gets past.
 func inTurn(tables []string) string {
-	locks := statement("in_turn", tables)
+	if len(tables) == 0 {
+		return ""
+	}
+	locks := onOneLine(statement("in_turn", tables))
 	slices.Reverse(tables)
-	return strings.Join(strings.Fields(locks), " ") + " "
+	return locks
 }
 
 // recording is what records the version of a set; 0 is none.

@@ -141,9 +141,12 @@ func holder(ctx context.Context, conn *pgx.Conn) string {
 
 // briefly begins each transaction that changes something. It bounds a wait for a lock, because who comes after it
 // queues behind it: a writer never waits longer for a statement that waits itself. And it calls nothing that a role
-// with fewer rights has made. It is one line, so that the lines of errors are those of a file.
+// with fewer rights has made.
 var briefly = "SET LOCAL lock_timeout = '300ms'; SET LOCAL statement_timeout = 0; " +
-	strings.Join(strings.Fields(strangersSQL[strings.Index(strangersSQL, "DO $do$"):]), " ") + " "
+	onOneLine(strangersSQL[strings.Index(strangersSQL, "DO $do$"):])
+
+// onOneLine is SQL that stands before a file, so that the lines of errors are the file's. It has no comment.
+func onOneLine(sql string) string { return strings.Join(strings.Fields(sql), " ") + " " }
 
 const (
 	// patience is how long a lock is tried for.
