@@ -7,22 +7,12 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
-
-	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
 // The database goes while somebody looks: the page says so, keeps what it knew, and goes on when it is back.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
-	server, err := testenv.StartPostgres(t.Context(), testenv.PostgresConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Stop() })
-	if err := prepare(t.Context(), server.URL("postgres")); err != nil {
-		t.Fatal(err)
-	}
-	w := worldOf(t, server.URL("postgres"))
+	w, server := newWorldAlone(t)
 	w.serve("--parts", "gateway", "--auth", "none", "--admin", "write", "--table", "outbox_events")
 	w.write(event{"order.placed", "1", "", map[string]any{}})
 	p := w.open(desktop, "/")

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
 // consumer receives what the relay publishes, and says of each key in which order.
@@ -65,15 +63,7 @@ func (c *consumer) has() (n int, inOrder bool) {
 // buttons; what they did is true in the database and at the broker.
 func TestOnCallWalk(t *testing.T) {
 	t.Parallel()
-	server, err := testenv.StartPostgres(t.Context(), testenv.PostgresConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Stop() })
-	if err := prepare(t.Context(), server.URL("postgres")); err != nil {
-		t.Fatal(err)
-	}
-	w := worldOf(t, server.URL("postgres"))
+	w, _ := newWorldAlone(t)
 	w.allow("order.placed")
 	w.allow("run:*")
 	w.serve("--parts", "gateway,relay", "--auth", "none", "--admin", "write", "--table", "outbox_events")
@@ -138,11 +128,8 @@ func (w *world) blockedKey(p *tab) {
 	p.shot("5-blocked-key")
 	w.allow("invoice.*")
 	p.press("Retry now", "INV-7")
-	p.fill("Reason", "the channel is open again")
-	p.press("Retry now")
+	p.confirm("Retry now", "the channel is open again", "It is due now")
 	w.becomes(2, "outbox_events WHERE event_topic = 'invoice.sent' AND status = 'SENT'")
-	p.see("It is due now")
-	p.press("Close")
 	p.see("No key is blocked")
 }
 
@@ -233,10 +220,7 @@ func (w *world) pauseAndResume(p *tab) {
 	p.see("the carrier moves house", "1 wait")
 	p.shot("8-paused")
 	p.press("Resume", "parcel.*")
-	p.fill("Reason", "the carrier is back")
-	p.press("Resume")
-	p.see("It goes on")
-	p.press("Close")
+	p.confirm("Resume", "the carrier is back", "It goes on")
 	w.becomes(1, "outbox_events WHERE event_topic = 'parcel.sent' AND status = 'SENT'")
 	w.becomes(0, "outbox_pauses")
 	w.becomes(2, "outbox_audit WHERE action IN ('pause', 'resume')")

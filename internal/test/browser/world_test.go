@@ -45,6 +45,20 @@ func newWorld(t *testing.T) *world {
 	return worldOf(t, testenv.Prepared(t, "all", prepare))
 }
 
+// newWorldAlone has a server of its own, which may be killed.
+func newWorldAlone(t *testing.T) (*world, *testenv.Postgres) {
+	t.Helper()
+	server, err := testenv.StartPostgres(t.Context(), testenv.PostgresConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Stop() })
+	if err := prepare(t.Context(), server.URL("postgres")); err != nil {
+		t.Fatal(err)
+	}
+	return worldOf(t, server.URL("postgres")), server
+}
+
 // worldOf is a world around a database that is prepared.
 func worldOf(t *testing.T, database string) *world {
 	t.Helper()
