@@ -50,7 +50,7 @@ func (d *Desk) Route(api huma.API) {
 	huma.Register(api, read("adminLanes", "/tables/{table}/lanes", "Get the lanes of a table", ""), d.lanes)
 	huma.Register(api, read("adminBacklog", "/tables/{table}/backlog", "Count a backlog by topic or "+
 		"tenant", ""), d.backlog)
-	huma.Register(api, read("adminPauses", "/pauses", "List what is paused", ""), d.pauses)
+	huma.Register(api, read("adminPauses", "/pauses", "List what is paused", ""), sharing(d, "pauses", d.pauses))
 	huma.Register(api, write("adminPause", "/pauses", "Pause a table, a sink's part of it, a topic or a destination",
 		"Events wait, in their order and uncounted. Relays obey within a second."), d.pause)
 	huma.Register(api, write("adminResume", "/resume", "Resume what is paused by these names", ""), d.resume)
@@ -323,7 +323,7 @@ func (d *Desk) backlog(ctx context.Context, in *struct {
 	return &out[operate.Backlog]{found}, d.answer(err)
 }
 
-func (d *Desk) pauses(ctx context.Context, _ *empty) (*out[Page[operate.Pause]], error) {
+func (d *Desk) pauses(ctx context.Context, _ *Aged) (*out[Page[operate.Pause]], error) {
 	if err := allTenants(ctx); err != nil {
 		return nil, err
 	}
@@ -436,6 +436,20 @@ func (d *Desk) settings(ctx context.Context, _ *empty) (*out[Settings], error) {
 	return &out[Settings]{s}, nil
 }
 
+// letters opens the dead letters, and keeps them open for a while: opening them asks the catalog of every table.
 func (d *Desk) letters(ctx context.Context) (deadletter.Store, error) {
-	return Letters(ctx, d.Config, d.Database)
+	d.mu.Lock()
+	store, opened := d.store, d.opened
+	d.mu.Unlock()
+	if time.Since(opened) < openFor {
+		return store, nil
+	}
+	store, err := Letters(ctx, d.Config, d.Database)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.store, d.opened = store, time.Now()
+	return store, nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/condition"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/store/operate"
@@ -43,12 +44,15 @@ type Desk struct {
 	judged  Overview      // as it was when the conditions were examined
 	ending  chan struct{} // is closed when answers that come bit by bit must end
 	drained sync.Once
+	shared  map[string]*shared // by request
+	store   deadletter.Store
+	opened  time.Time // store was
 }
 
 // NewDesk returns a desk whose Run must be called.
 func NewDesk(c DeskConfig) *Desk {
 	return &Desk{DeskConfig: c, now: unknown(), next: make(chan struct{}),
-		wanted: make(chan struct{}, 1), ending: make(chan struct{})}
+		wanted: make(chan struct{}, 1), ending: make(chan struct{}), shared: map[string]*shared{}}
 }
 
 // Overview is the state of everything, as it was At.
@@ -136,15 +140,18 @@ type TableSample struct {
 }
 
 const (
-	statementsPerSecond = 5 // that looking may cost the database, however many look
-	sampleStatements    = 5 // of a table
-	sampleLimit         = 5 * time.Second
-	examineEvery        = 15 * time.Second
-	examineAgain        = 3 * time.Second // where something has come or gone meanwhile
-	historyKept         = 15 * time.Minute
-	blockedShown        = 20
-	countedForSample    = 20_000
-	lettersCounted      = 10_000
+	// Looking costs the database five statements a second, however many look: these, and an examination a minute.
+	statementEvery   = 300 * time.Millisecond
+	tableStatements  = 5 // of a sample, for each table
+	otherStatements  = 4
+	sampleLimit      = 5 * time.Second
+	examineEvery     = time.Minute
+	examineAgain     = 3 * time.Second // where something has come or gone meanwhile
+	historyKept      = 15 * time.Minute
+	openFor          = 30 * time.Second
+	blockedShown     = 20
+	countedForSample = 20_000
+	lettersCounted   = 10_000
 	// lookedFor is how long the database is asked after the last look of somebody who does not watch.
 	lookedFor = 5 * time.Second
 )
@@ -225,8 +232,8 @@ func (d *Desk) Sample(ctx context.Context) (_ Overview, every time.Duration) {
 	}
 	close(d.next)
 	d.next = make(chan struct{})
-	statements := len(now.Tables)*sampleStatements + 3
-	return now, max(time.Second, time.Duration(statements)*time.Second/statementsPerSecond)
+	statements := len(now.Tables)*tableStatements + otherStatements
+	return now, max(time.Second, time.Duration(statements)*statementEvery)
 }
 
 // turned tells whether something has come or gone that conditions are about: they would contradict what is beside them.

@@ -21,9 +21,9 @@ type operations func(id, path, summary, details string) huma.Operation
 
 func (d *Desk) routeEvents(api huma.API, read, write operations) {
 	huma.Register(api, read("adminEvents", "/events", "List events", "The newest first, by keyset "+
-		"pages."), d.listEvents)
+		"pages."), sharing(d, "events", d.listEvents))
 	huma.Register(api, read("adminEvent", "/events/{id}", "Show an event, and why it is where it is",
-		"By its id or its position. A payload of more than 64 KiB is left out."), d.showEvent)
+		"By its id or its position. A payload of more than 64 KiB is left out."), sharing(d, "event", d.showEvent))
 	huma.Register(api, read("adminPayload", "/events/{id}/payload", "Get the payload of an event", ""), d.payload)
 	preview := read("adminEventsPreview", "/events/preview", "Count undelivered events",
 		"The answer's upTo keeps what comes later out of what is done with them.")
@@ -67,6 +67,7 @@ type EventRows struct {
 }
 
 func (d *Desk) listEvents(ctx context.Context, in *struct {
+	Aged
 	EventPlace
 	EventFilter
 	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50"`
@@ -119,6 +120,7 @@ func (d *Desk) Behind(ctx context.Context, b Blocked, limit int) (waiting []oper
 }
 
 type eventPath struct {
+	Aged
 	ID     string `path:"id" maxLength:"100"`
 	Table  string `query:"table" maxLength:"200" doc:"Without it, any that the settings know."`
 	Tenant string `query:"tenant" maxLength:"200"`

@@ -20,8 +20,7 @@ func (d *Desk) routeLetters(api huma.API, read, write operations) {
 	huma.Register(api, read("adminLetters", "/letters", "List dead letters", "The newest first, by keyset pages."),
 		d.listLetters)
 	huma.Register(api, read("adminLetterGroups", "/letters/groups", "Count dead letters by the fingerprint of their "+
-		"error", ""),
-		d.groupLetters)
+		"error", ""), sharing(d, "groups", d.groupLetters))
 	huma.Register(api, read("adminLetter", "/letters/{id}", "Show a dead letter, or those of an event or a job", ""),
 		d.showLetter)
 	preview := read("adminLettersPreview", "/letters/preview", "Say what a replay of dead letters would do",
@@ -96,6 +95,7 @@ func (d *Desk) listLetters(ctx context.Context, in *struct {
 }
 
 func (d *Desk) groupLetters(ctx context.Context, in *struct {
+	Aged
 	LetterFilter
 	State string `query:"state" enum:"pending,replayed,discarded,all" default:"pending"`
 	Limit int    `query:"limit" minimum:"1" maximum:"500" default:"50"`

@@ -91,8 +91,13 @@ type ForPeople interface {
 	Writing(ctx context.Context, cfg outbox.WriterConfig) (Writing, error)
 }
 
+// catalogBelieved is how long operators are shown a table as the catalog had it: who looks on opens it every second.
+const catalogBelieved = 30 * time.Second
+
 // views are a database as operators see it.
 type views struct{ operate.Database }
+
+func viewsOf(db cold.Database) views { return views{operate.On(cold.Remember(db, catalogBelieved))} }
 
 // Runs are crawl runs, with what their parts check before they begin.
 type Runs interface {

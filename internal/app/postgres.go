@@ -79,7 +79,7 @@ func openPostgres(ctx context.Context, databaseURL string, u use) (Database, err
 		pool.Close()
 		return nil, err
 	}
-	return postgresDatabase{pool, relay, views{operate.On(pgcold.DB{Pool: pool})}, relay}, nil
+	return postgresDatabase{pool, relay, viewsOf(pgcold.DB{Pool: pool}), relay}, nil
 }
 
 // openPool opens a pool of plain sessions; a relay's are different, see postgres.Connect. It does

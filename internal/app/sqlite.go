@@ -92,7 +92,7 @@ func (f *sqliteFile) open(ctx context.Context, path string, u use) (Database, er
 	f.conns += u.conns
 	f.db.Reads().SetMaxOpenConns(f.conns)
 	f.db.Reads().SetMaxIdleConns(f.conns)
-	return &sqliteDatabase{Database: f.db, views: views{operate.On(sqlitecold.DB{File: f.db})}, file: f, db: f.db}, nil
+	return &sqliteDatabase{Database: f.db, views: viewsOf(sqlitecold.DB{File: f.db}), file: f, db: f.db}, nil
 }
 
 func (f *sqliteFile) close() {

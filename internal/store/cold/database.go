@@ -35,6 +35,8 @@ type Database interface {
 	Quote(l outbox.Layout) sqltable.Layout
 	// Begin starts a transaction: one that writes, or one that sees one state and only reads.
 	Begin(ctx context.Context, writes bool) (Transaction, error)
+	// Alone runs single statements that read, each in a transaction of its own.
+	Alone() Conn
 
 	// Explain gives an error the name that callers branch on, where it has one.
 	Explain(err error) error

@@ -30,6 +30,15 @@ const attempts = 5
 // Read runs fn in a transaction that sees one state of the database.
 func Read(ctx context.Context, db Database, fn func(*Tx) error) error { return run(ctx, db, false, fn) }
 
+// Ask runs the statement of a file that reads, alone, and calls row for each of its rows.
+func Ask(ctx context.Context, db Database, name string, data any, row func(Rows) error) error {
+	err := In(db, db.Alone()).Each(ctx, name, data, row)
+	if err != nil {
+		return db.Explain(err)
+	}
+	return nil
+}
+
 // Write runs fn in a transaction, and commits it; it rolls back if fn fails. fn may run several times.
 func Write(ctx context.Context, db Database, fn func(*Tx) error) error {
 	for attempt := 1; ; attempt++ {

@@ -26,15 +26,13 @@ func (b *Browser) Backlog(ctx context.Context, asked BacklogQuery) (Backlog, err
 	}
 	q := b.query()
 	q.ByTopic, q.Shares, q.Count = asked.By == "topic", asked.Shares, asked.Count
-	err = cold.Read(ctx, b.db, func(tx *cold.Tx) error {
-		return tx.Each(ctx, "backlog_by", q, func(rows cold.Rows) error {
-			var s BacklogShare
-			var at, id, now sqltable.Text
-			err := rows.Scan(&s.Value, &s.Waiting, &at, &id, &now, &found.Counted, &found.Total)
-			s.Oldest = age(written(at, id), now)
-			found.Shares = append(found.Shares, s)
-			return err
-		})
+	err = cold.Ask(ctx, b.db, "backlog_by", q, func(rows cold.Rows) error {
+		var s BacklogShare
+		var at, id, now sqltable.Text
+		err := rows.Scan(&s.Value, &s.Waiting, &at, &id, &now, &found.Counted, &found.Total)
+		s.Oldest = age(written(at, id), now)
+		found.Shares = append(found.Shares, s)
+		return err
 	})
 	if err != nil {
 		return Backlog{}, fmt.Errorf("count undelivered events of %s by %s: %w", b.layout.Table, asked.By, err)
@@ -87,7 +85,7 @@ func (b *Browser) Lanes(ctx context.Context, limit int) (LaneReport, error) {
 
 // Written is how many events were ever written into the table, or about as many: it tells a rate.
 func (b *Browser) Written(ctx context.Context) (n int64, err error) {
-	err = cold.Read(ctx, b.db, func(tx *cold.Tx) error { return tx.One(ctx, "written", b.query(), &n) })
+	err = cold.Ask(ctx, b.db, "written", b.query(), func(rows cold.Rows) error { return rows.Scan(&n) })
 	if err != nil {
 		return 0, fmt.Errorf("count what was written into %s: %w", b.layout.Table, err)
 	}
@@ -169,17 +167,15 @@ func (d Database) Debts(ctx context.Context) (debts []Debt, err error) {
 		Now     time.Time
 		Visible bool // letters
 	}{time.Now(), !hidden}
-	err = cold.Read(ctx, d.db, func(tx *cold.Tx) error {
-		return tx.Each(ctx, "debts", asked, func(rows cold.Rows) error {
-			var of Debt
-			var oldest, now sqltable.Text
-			err := rows.Scan(&of.Sink, &of.Table, &of.Owed, &of.Retrying, &oldest, &now, &of.Dead)
-			if at := oldest.Moment(); at != nil {
-				of.Oldest = age(*at, now)
-			}
-			debts = append(debts, of)
-			return err
-		})
+	err = cold.Ask(ctx, d.db, "debts", asked, func(rows cold.Rows) error {
+		var of Debt
+		var oldest, now sqltable.Text
+		err := rows.Scan(&of.Sink, &of.Table, &of.Owed, &of.Retrying, &oldest, &now, &of.Dead)
+		if at := oldest.Moment(); at != nil {
+			of.Oldest = age(*at, now)
+		}
+		debts = append(debts, of)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("count what sinks owe: %w", err)
@@ -222,12 +218,10 @@ func (d Database) MoveDebt(ctx context.Context, m DebtMove, limit int) (done Deb
 
 // PendingLetters counts dead letters that are pending, up to limit of all.
 func (d Database) PendingLetters(ctx context.Context, limit int) (pending []Pending, err error) {
-	err = cold.Read(ctx, d.db, func(tx *cold.Tx) error {
-		return tx.Each(ctx, "letters_pending", struct{ Limit int }{limit}, func(rows cold.Rows) error {
-			var p Pending
-			defer func() { pending = append(pending, p) }()
-			return rows.Scan(&p.Source, &p.Table, &p.Letters)
-		})
+	err = cold.Ask(ctx, d.db, "letters_pending", struct{ Limit int }{limit}, func(rows cold.Rows) error {
+		var p Pending
+		defer func() { pending = append(pending, p) }()
+		return rows.Scan(&p.Source, &p.Table, &p.Letters)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("count pending letters: %w", err)
@@ -237,20 +231,18 @@ func (d Database) PendingLetters(ctx context.Context, limit int) (pending []Pend
 
 // Troubles returns what hinders the relays.
 func (d Database) Troubles(ctx context.Context) (all []Trouble, err error) {
-	err = cold.Read(ctx, d.db, func(tx *cold.Tx) error {
-		return tx.Each(ctx, "troubles", struct{ Now time.Time }{time.Now()}, func(rows cold.Rows) error {
-			var t Trouble
-			var since, health sqltable.Text
-			if err := rows.Scan(&t.Relay, &t.Of, &since, &health); err != nil {
-				return err
-			}
-			t.Since = since.Moment()
-			if err := t.tell([]byte(health.S)); err != nil {
-				return err
-			}
-			all = append(all, t)
-			return nil
-		})
+	err = cold.Ask(ctx, d.db, "troubles", struct{ Now time.Time }{time.Now()}, func(rows cold.Rows) error {
+		var t Trouble
+		var since, health sqltable.Text
+		if err := rows.Scan(&t.Relay, &t.Of, &since, &health); err != nil {
+			return err
+		}
+		t.Since = since.Moment()
+		if err := t.tell([]byte(health.S)); err != nil {
+			return err
+		}
+		all = append(all, t)
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("ask what hinders relays: %w", err)

@@ -103,12 +103,8 @@ type pauseQuery struct {
 
 // Pauses returns all, those of every table first.
 func (p *Pauses) Pauses(ctx context.Context) (all []Pause, err error) {
-	err = cold.Read(ctx, p.db, func(tx *cold.Tx) (err error) {
-		all, err = listPauses(ctx, tx, "")
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list pauses: %w", err)
+	if all, err = listPauses(ctx, cold.In(p.db, p.db.Alone()), ""); err != nil {
+		return nil, fmt.Errorf("list pauses: %w", p.db.Explain(err))
 	}
 	return all, nil
 }

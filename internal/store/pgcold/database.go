@@ -63,6 +63,9 @@ func (d DB) Begin(ctx context.Context, writes bool) (cold.Transaction, error) {
 	return transaction{Conn{tx}, tx}, nil
 }
 
+// Alone implements cold.Database.
+func (d DB) Alone() cold.Conn { return Conn{d.Pool} }
+
 // Explain implements cold.Database: the server's errors say what they mean.
 func (DB) Explain(err error) error { return err }
 

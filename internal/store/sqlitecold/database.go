@@ -104,6 +104,9 @@ func (d DB) Begin(ctx context.Context, writes bool) (cold.Transaction, error) {
 	return cold.Of(tx), nil
 }
 
+// Alone implements cold.Database.
+func (d DB) Alone() cold.Conn { return cold.SQL{SQLTx: d.File.Reads()} }
+
 // Explain implements cold.Database.
 func (DB) Explain(err error) error { return sqlitefile.Explain(err) }
 

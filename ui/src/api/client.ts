@@ -66,8 +66,23 @@ export async function get<T>(path: string, search?: Search, signal?: AbortSignal
   return parse(await getText(path, search, signal)) as T
 }
 
-export async function getText(path: string, search?: Search, signal?: AbortSignal): Promise<string> {
-  return (await send(address(path, search), { signal, headers: { Accept: 'application/json' } })).text()
+export async function getText(
+  path: string,
+  search?: Search,
+  signal?: AbortSignal,
+  headers: HeadersInit = { Accept: 'application/json' },
+): Promise<string> {
+  return (await send(address(path, search), { signal, headers })).text()
+}
+
+let changed = -Infinity // when this page last changed something
+
+// What is read again and again may be an answer that another page has had, of so many seconds ago; not where this one
+// has just changed something, which it wants to see.
+export async function poll<T>(seconds: number, path: string, search?: Search, signal?: AbortSignal): Promise<T> {
+  const own = performance.now() - changed < 20_000
+  const headers = { Accept: 'application/json', 'Cache-Control': own ? 'no-cache' : `max-age=${seconds}` }
+  return parse(await getText(path, search, signal, headers)) as T
 }
 
 const posted = (body: unknown, accept: string, signal?: AbortSignal): RequestInit => ({
@@ -78,6 +93,7 @@ const posted = (body: unknown, accept: string, signal?: AbortSignal): RequestIni
 })
 
 export async function post<T>(path: string, body: unknown): Promise<T> {
+  changed = performance.now()
   return parse(await (await send(address(path), posted(body, 'application/json'))).text()) as T
 }
 
@@ -94,6 +110,7 @@ export async function listen(path: string, heard: Heard, signal: AbortSignal, bo
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader()
   for (let rest = ''; ;) {
     const { done, value } = await reader.read()
+    if (body !== undefined) changed = performance.now()
     if (done) return true
     const blocks = (rest + value).replaceAll('\r\n', '\n').split('\n\n')
     rest = blocks.pop() ?? ''

@@ -2,7 +2,7 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link, useParams } from '@tanstack/react-router'
 import { useState, type ReactNode } from 'react'
-import { get, getText } from '../api/client'
+import { getText, poll } from '../api/client'
 import { parse } from '../api/json'
 import type { EventDetail, OneEvent } from '../api/types'
 import { Card, Copy, Facts, Failure, Head, Loading, Scroll, Tag, Time } from '../parts/basics'
@@ -17,7 +17,7 @@ export function Event() {
   const query = useQuery<OneEvent>({
     queryKey: ['event', id, table, tenant],
     refetchInterval: q => (q.state.data?.event.deliveredAt ? false : 3000),
-    queryFn: ({ signal }) => get<OneEvent>(`admin/events/${encodeURIComponent(id)}`, { table, tenant }, signal),
+    queryFn: ({ signal }) => poll<OneEvent>(3, `admin/events/${encodeURIComponent(id)}`, { table, tenant }, signal),
   })
   const [acting, setActing] = useState(false)
   if (query.isError)

@@ -3,7 +3,7 @@ import { useInfiniteQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import type { ColumnDef, RowSelectionState } from '@tanstack/react-table'
 import { useMemo, useState } from 'react'
-import { get } from '../api/client'
+import { poll } from '../api/client'
 import { useOverview } from '../api/live'
 import type { EventRow, Page, Search } from '../api/types'
 import { Card, Empty, Failure, Field, Head, Loading, Tag, Time } from '../parts/basics'
@@ -34,7 +34,7 @@ export function Events() {
     queryKey: ['events', filter],
     initialPageParam: '',
     queryFn: ({ pageParam, signal }) =>
-      get<EventPage>('admin/events', { ...filter, limit: '50', cursor: pageParam }, signal),
+      poll<EventPage>(2, 'admin/events', { ...filter, limit: '50', cursor: pageParam }, signal),
     getNextPageParam: last => last.nextCursor,
     // Only while the first page is all there is: more would be read again, page after page.
     refetchInterval: query =>

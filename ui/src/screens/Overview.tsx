@@ -2,7 +2,7 @@
 import { useQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import { useMemo, type ReactNode } from 'react'
-import { get, post } from '../api/client'
+import { poll, post } from '../api/client'
 import { useHistory, useOverview } from '../api/live'
 import type { Finding, LetterGroup, Overview as State, Sample, Severity, TableState } from '../api/types'
 import { Act, useHeld } from '../parts/Act'
@@ -462,7 +462,7 @@ function Fingerprints() {
     queryKey: ['letters', 'groups', {}],
     refetchInterval: 15_000,
     queryFn: ({ signal }) =>
-      get<{ groups: LetterGroup[] | null }>('admin/letters/groups', { state: 'pending' }, signal),
+      poll<{ groups: LetterGroup[] | null }>(15, 'admin/letters/groups', { state: 'pending' }, signal),
   })
   const found = groups.data?.groups ?? []
   return (

@@ -1,6 +1,6 @@
 // What somebody has paused, and pausing more.
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
-import { get, post } from '../api/client'
+import { poll, post } from '../api/client'
 import { useOverview } from '../api/live'
 import type { Page, Pause } from '../api/types'
 import { useMayNot } from '../parts/Act'
@@ -11,7 +11,7 @@ export function Pauses() {
   const pauses = useQuery({
     queryKey: ['pauses'],
     refetchInterval: 10_000,
-    queryFn: ({ signal }) => get<Page<Pause>>('admin/pauses', undefined, signal),
+    queryFn: ({ signal }) => poll<Page<Pause>>(10, 'admin/pauses', undefined, signal),
   })
   return (
     <>

@@ -1,0 +1,44 @@
+package conditions_test
+
+import (
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/outboxrelay/outbox/internal/app"
+)
+
+// asked is a statement in the server's log that asks something: no ping, and no beginning or end of a transaction.
+var asked = regexp.MustCompile(`LOG:  (statement|execute [^:]+): ([^-bcr]|b[^e]|c[^o]|r[^o])`)
+
+// Looking on, with an examination a minute, costs the database at most five statements a second. (An overview tells how
+// long the next must wait.)
+func TestLookingCostsLittle(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	p.exec("ALTER DATABASE postgres SET log_statement = 'all'")
+	desk, closed, err := app.Desk(t.Context(), p.settings(), "somebody looks")
+	must(t, err)
+	defer closed()
+	sample := func() (statements int, every time.Duration) {
+		before, err := p.server.Log()
+		must(t, err)
+		now, every := desk.Sample(t.Context())
+		if now.Error != "" || len(now.Tables) != 2 {
+			t.Fatalf("the overview is %+v", now)
+		}
+		after, err := p.server.Log()
+		must(t, err)
+		return len(asked.FindAllString(after[len(before):], -1)), every
+	}
+	first, _ := sample() // opens the tables, and examines
+	next, every := sample()
+	if first < 20 || next < 5 {
+		t.Fatalf("the log has %d statements of the first overview and %d of the second", first, next)
+	}
+	minute := first + int(float64(next)*float64(time.Minute)/float64(every))
+	if minute > 5*60 {
+		t.Errorf("a minute costs %d statements: %d at first, and %d every %v", minute, first, next, every)
+	}
+	t.Logf("%d statements a minute: %d at first, and %d every %v", minute, first, next, every)
+}
