@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help deps servers quick test test-database race suite lint vuln build bench bench-peers bench-quick bench-report orms migrators readers clients fuzz chaos soak storm snapshot snapshot-log ui openapi
+.PHONY: help deps servers quick test test-database race suite lint vuln build bench bench-peers bench-quick bench-report orms migrators readers clients fuzz chaos soak versions storm snapshot snapshot-log ui openapi
 
 FUZZTIME ?= 20s
 
@@ -168,6 +168,11 @@ chaos: servers bin/chaos.test ## the table of faults, one line each; SEED=n for 
 
 soak: servers bin/chaos.test ## random kills of relays, PostgreSQL and Redis under 1000 events/s for MINUTES (10)
 	@cd internal/test/chaos && ../../../bin/chaos.test -test.run '^TestSoak$$' -test.timeout 0 -soak $(MINUTES)m -seed $(SEED)
+
+BEFORE ?= HEAD~1
+
+versions: servers ## an upgrade from the commit BEFORE (HEAD~1) and its way back, with relays of both beside each other under load
+	@bash scripts/versions.sh $(BEFORE)
 
 SOURCE ?=
 

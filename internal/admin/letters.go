@@ -203,19 +203,25 @@ type Progress struct {
 	Skipped  int `json:"skipped"`
 	Step     int `json:"step"`
 	deadletter.Became
-	Delivered   int                     `json:"delivered"`
+	Delivered   int                     `json:"delivered" doc:"Of all steps, as far as they have been looked at."`
 	SkipReasons []deadletter.SkipReason `json:"skipReasons,omitempty"`
 	// Outcome and Says are of the last one: done, stopped, cancelled or failed.
 	Outcome string `json:"outcome,omitempty"`
 	Says    string `json:"says,omitempty"`
+
+	before int // Delivered, of the steps before
 }
 
 func (p *Progress) take(sum deadletter.Replayed, at deadletter.Stepped) {
 	p.Replayed, p.Skipped, p.SkipReasons = sum.Letters, sum.Skipped, sum.Reasons
-	if at.Step > 0 {
-		p.Step, p.Became = at.Step, at.Became
-		p.Delivered = at.Letters - at.Waiting - at.Failing - at.Dead
+	if at.Step == 0 {
+		return
 	}
+	if at.Step != p.Step {
+		p.before = p.Delivered
+	}
+	p.Step, p.Became = at.Step, at.Became
+	p.Delivered = p.before + at.Letters - at.Waiting - at.Failing - at.Dead
 }
 
 func (d *Desk) replay(ctx context.Context, in *struct{ Body ReplayRequest }) (*huma.StreamResponse, error) {

@@ -114,7 +114,7 @@ func TestTopOnATerminal(t *testing.T) {
 	e.ok("", "migrate", "up")
 	e.relaying("--table", "outbox_events")
 	top := e.onTerminal(80, 24, "top", "--table", "outbox_events")
-	top.shows("outbox top", "every 1.6s", "TABLES",
+	top.shows("outbox top", "every 2.7s", "TABLES",
 		"outbox_events  default  0", "default  ready", "BLOCKED KEYS", "LETTERS",
 		"RELAYS", "64     64", "q quit")
 
@@ -147,8 +147,8 @@ func TestTopOnATerminal(t *testing.T) {
 	top.shows("outbox_events  default  0", "!cannot be asked")
 	top.press("p")
 	top.shows("PAUSED")
-	top.press("p+")
-	top.shows("every 2s", "!PAUSED")
+	top.press("p++")
+	top.shows("every 5s", "!PAUSED")
 	top.press("q")
 	if code := top.wait(); code != 0 {
 		t.Errorf("q ended it with exit code %d", code)

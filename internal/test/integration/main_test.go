@@ -74,6 +74,12 @@ func (w *world) relay(t *testing.T, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := binary()
 	noError(t, err)
+	return w.relayOf(t, path, env, args...)
+}
+
+// relayOf is relay, by the command at a path.
+func (w *world) relayOf(t *testing.T, path string, env []string, args ...string) *exec.Cmd {
+	t.Helper()
 	cmd := exec.Command(path, append([]string{"relay", "--database", w.url}, args...)...)
 	cmd.Env = append(append(os.Environ(), "OUTBOX_SINK="+w.redis.URL()), env...)
 	log, err := os.Create(filepath.Join(t.TempDir(), "relay.log"))
