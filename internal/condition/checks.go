@@ -155,6 +155,8 @@ func lasting(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:
 		return fmt.Sprintf("%d days", d/(24*time.Hour))
+	case d < time.Second:
+		return "less than a second"
 	case d >= time.Minute:
 		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
 	}

@@ -1,6 +1,7 @@
 package condition
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,13 +42,14 @@ func (x *Examination) Why(ctx context.Context, table, tenant, id string) (e Expl
 	if err != nil {
 		return e, err
 	}
-	err = operate.ErrNoEvent
+	var looked []string
 	for i := range tables {
 		t := &tables[i]
 		if table != "" && t.Name() != table || !t.Layout.KeepsState() {
 			continue
 		}
 		if e.Event, err = t.browser.Show(ctx, id, tenant); errors.Is(err, operate.ErrNoEvent) {
+			looked = append(looked, t.Name())
 			continue
 		} else if err != nil {
 			return e, err
@@ -56,7 +58,7 @@ func (x *Examination) Why(ctx context.Context, table, tenant, id string) (e Expl
 		x.written(&e)
 		return e, errors.Join(x.waits(ctx, &e, t), x.goes(&e, t), x.died(ctx, &e, t))
 	}
-	return e, err
+	return e, fmt.Errorf("%w in %s", operate.ErrNoEvent, cmp.Or(strings.Join(looked, ", "), "any table of the settings"))
 }
 
 func (x *Examination) written(e *Explanation) {
