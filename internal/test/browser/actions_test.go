@@ -139,9 +139,8 @@ func TestActions(t *testing.T) {
 		{name: "pause a topic", do: func(p *tab) {
 			p.visit("/pauses")
 			p.fill("Topic", "parcel.*")
-			p.fill("Reason", "pause a topic")
-			p.press("Pause")
-			p.see("Paused: table outbox_events, topic parcel.*")
+			p.press("Pause …")
+			p.confirm("Pause", "pause a topic", "Paused: table outbox_events, topic parcel.*")
 			w.write(event{"parcel.sent", "", "", one})
 		}, audit: "pause", where: "outbox_pauses WHERE topic = 'parcel.*' AND table_name = 'outbox_events'", rows: 1},
 		{name: "resume", do: func(p *tab) {

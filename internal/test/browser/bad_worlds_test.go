@@ -43,7 +43,7 @@ func TestReadOnly(t *testing.T) {
 	p := w.open(desktop, "/")
 	p.see("Read-only: this server lets nobody change anything", "INV-7")
 	for path, buttons := range map[string][]string{"/": {"Retry now"}, "/letters": {"Replay …", "Discard …"},
-		"/events": {"Retry now", "Skip …"}, "/pauses": {"Pause"}} {
+		"/events": {"Retry now", "Skip …"}, "/pauses": {"Pause …"}} {
 		p.visit(path)
 		for _, button := range buttons {
 			p.until("offered "+button, `visitor.press("`+button+`", "")`, func(said string) bool {

@@ -40,6 +40,8 @@ func TestScreens(t *testing.T) {
 		{name: "no such event", path: "/events/01890a5d-0000-7000-8000-000000000000", says: "no such event"},
 		{name: "conditions", path: "/conditions", says: "conditions examined"},
 		{name: "pauses", path: "/pauses", says: "the carrier moves house"},
+		{name: "pause", path: "/pauses", says: "Relays stop delivering", dialog: true,
+			open: func(p *tab) { p.see("parcel.*"); p.press("Pause …") }},
 		{name: "runs", path: "/runs", says: run},
 		{name: "run", path: "/runs/" + run, says: "RUN_STARTED"},
 		{name: "audit", path: "/audit", says: "the carrier moves house"},

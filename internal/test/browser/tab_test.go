@@ -111,10 +111,8 @@ func call[P, R any](p *tab, command cdp.Command[P, R], params P) (result R) {
 func (p *tab) hear(event any) {
 	said := ""
 	switch e := event.(type) {
-	case *page.EventJavascriptDialogOpening: // it waits for an answer, as does what has opened it
-		go func() {
-			_, _ = chromedp.Call(p.ctx, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{Accept: true})
-		}()
+	case *page.EventJavascriptDialogOpening:
+		said = "a dialog of the browser's own: " + e.Message
 	case *runtime.EventExceptionThrown:
 		said = e.ExceptionDetails.Text
 		if e.ExceptionDetails.Exception != nil {

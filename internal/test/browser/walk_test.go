@@ -202,9 +202,8 @@ func (w *world) pauseAndResume(p *tab) {
 	w.allow("parcel.sent")
 	p.visit("/pauses")
 	p.fill("Topic", "parcel.*")
-	p.fill("Reason", "the carrier moves house")
-	p.press("Pause")
-	p.see("Paused: table outbox_events, topic parcel.*")
+	p.press("Pause …")
+	p.confirm("Pause", "the carrier moves house", "Paused: table outbox_events, topic parcel.*")
 	if w.count("outbox_pauses WHERE topic = 'parcel.*' AND reason = 'the carrier moves house'") != 1 {
 		w.t.Error("no pause is in the database")
 	}

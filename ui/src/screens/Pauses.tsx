@@ -1,10 +1,12 @@
 // What somebody has paused, and pausing more.
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query'
+import { useQuery } from '@tanstack/react-query'
+import { useRef, useState } from 'react'
 import { poll, post } from '../api/client'
 import { useOverview } from '../api/live'
 import type { Page, Pause } from '../api/types'
-import { useMayNot } from '../parts/Act'
+import { Act } from '../parts/Act'
 import { Card, Failure, Field, Head, Loading } from '../parts/basics'
+import { entered } from '../shell/filters'
 import { PauseList, whatIsPaused } from './PauseList'
 
 export function Pauses() {
@@ -33,36 +35,12 @@ export function Pauses() {
 }
 
 function NewPause() {
-  const mayNot = useMayNot()
-  const client = useQueryClient()
   const { data } = useOverview()
-  const add = useMutation({
-    mutationFn: (form: HTMLFormElement) => {
-      const text = (name: string) => String(new FormData(form).get(name)).trim() || undefined
-      return post<Pause>('admin/pauses', {
-        table: text('table'),
-        to: text('to'),
-        topic: text('topic'),
-        destination: text('destination'),
-        reason: text('reason'),
-      })
-    },
-    onSuccess: (_, form) => {
-      form.reset()
-      void client.invalidateQueries()
-    },
-  })
+  const form = useRef<HTMLFormElement>(null)
+  const [pause, setPause] = useState<Partial<Pause>>({})
   return (
     <Card title="Pause">
-      <form
-        className="grid gap-3"
-        onSubmit={e => {
-          e.preventDefault()
-          const form = e.currentTarget
-          const pause = Object.fromEntries(new FormData(form)) as Pause
-          if (confirm(`Pause ${whatIsPaused(pause)}? Relays stop delivering it within seconds.`)) add.mutate(form)
-        }}
-      >
+      <form ref={form} className="grid gap-3" onSubmit={e => e.preventDefault()}>
         <Field label="Table">
           <select className="input" name="table">
             {data?.tables?.map(t => (
@@ -70,29 +48,35 @@ function NewPause() {
             ))}
           </select>
         </Field>
-        <Field label="Sink (empty: all)">
-          <input className="input" name="to" />
-        </Field>
-        <Field label="Topic (empty: all)">
-          <input className="input" name="topic" />
-        </Field>
-        <Field label="Destination (empty: all)">
-          <input className="input" name="destination" />
-        </Field>
-        <Field label="Reason (required; it is kept in the audit)">
-          <input className="input" name="reason" required maxLength={500} />
-        </Field>
-        {add.isError && <Failure error={add.error} />}
-        {add.isSuccess && (
-          <p role="status" className="text-good">
-            Paused: {whatIsPaused(add.data)}.
-          </p>
-        )}
-        <button type="submit" className="button main" disabled={Boolean(mayNot) || add.isPending} title={mayNot}>
-          Pause
-        </button>
-        {mayNot && <p className="text-quiet">{mayNot}</p>}
+        {(
+          [
+            ['to', 'Sink (empty: all)'],
+            ['topic', 'Topic (empty: all)'],
+            ['destination', 'Destination (empty: all)'],
+          ] as const
+        ).map(([name, label]) => (
+          <Field key={name} label={label}>
+            <input className="input" name={name} />
+          </Field>
+        ))}
       </form>
+      <div className="mt-3 grid">
+        <Act
+          main
+          label="Pause …"
+          button="Pause"
+          title={`Pause ${whatIsPaused(pause as Pause)}`}
+          reason="required"
+          onOpen={() => form.current && setPause(entered(form.current, ['table', 'to', 'topic', 'destination']))}
+          act={async reason => {
+            const done = await post<Pause>('admin/pauses', { ...pause, reason })
+            form.current?.reset()
+            return `Paused: ${whatIsPaused(done)}.`
+          }}
+        >
+          <p>Relays stop delivering it within seconds. What is paused waits, and nothing is lost.</p>
+        </Act>
+      </div>
     </Card>
   )
 }
