@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help deps servers quick test test-database race suite lint vuln build bench bench-peers bench-quick bench-report orms migrators readers clients fuzz chaos soak versions storm snapshot snapshot-log ui openapi
+.PHONY: help deps servers quick test test-database race suite lint vuln build bench bench-peers bench-quick bench-report orms migrators readers clients image containers charts fuzz chaos soak versions storm snapshot snapshot-log ui openapi
 
 FUZZTIME ?= 20s
 
@@ -102,6 +102,14 @@ ui: ## the operator's page (ui/dist) from its sources, and whether it is what is
 openapi: ## the gateway's OpenAPI document by the rules of Redocly and Spectral; needs node 20 or later, and npm
 	@bash scripts/openapi.sh
 
+image: ## the container image of the last commit for amd64 and arm64, as an OCI layout in dist/image
+	@bash scripts/image.sh
+
+# Not a step of .ci/run: it links the program four times. A module of its own.
+containers: servers ## the container image, made twice, and a relay of it as its user on a read-only file system; as root
+	go -C deploy/image vet ./...
+	go -C deploy/image test ./...
+
 build: ## the outbox command, as bin/outbox
 	go build -o bin/outbox ./cmd/outbox
 
@@ -144,6 +152,10 @@ clients: servers ## the packages for TypeScript and Python against a gateway tha
 	cd clients/python && $(PYTHON) -m mypy
 	go -C clients vet ./...
 	go -C clients test -timeout 30m ./...
+
+charts: ## the Helm chart, the manifests made from it and the compose file, read strictly; a module of its own, which takes minutes to compile
+	go -C internal/test/chart vet ./...
+	go -C internal/test/chart test -vet=off -count=1 ./...
 
 # One at a time: `go test -fuzz` takes a single target of a single package.
 fuzz: servers ## every fuzz target for FUZZTIME (20s)

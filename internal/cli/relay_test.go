@@ -172,10 +172,15 @@ func testRelayReadiness(t *testing.T, e env) {
 	if _, took := awaitReady(t, url, false, "Redis"); took > 10*time.Second {
 		t.Errorf("it took %s to see that Redis is gone", took)
 	}
+	e.says(1, "ready --listen "+strings.TrimPrefix(url, "http://"), "not ready: ", "Redis")
 	if err := redis.Restart(); err != nil {
 		t.Fatal(err)
 	}
 	awaitReady(t, url, true, "")
+	_, port, _ := strings.Cut(strings.TrimPrefix(url, "http://"), ":")
+	e.says(0, "ready --listen :"+port+" --part relay", "ready\n")
+	e.says(1, "ready --listen 0.0.0.0:"+port+" --part gateway", "not ready: this process has no such part")
+	e.says(2, "ready", `listen is "", want the address`)
 
 	exec1(e, `ALTER TABLE outbox_events RENAME TO hidden`)
 	awaitReady(t, url, false, "outbox_events")
@@ -190,6 +195,7 @@ func testRelayReadiness(t *testing.T, e env) {
 	if code := relay.wait(); code != 0 {
 		t.Errorf("exit code %d after SIGINT", code)
 	}
+	e.says(1, "ready --listen 127.0.0.1:"+port, "connection refused")
 }
 
 // A daemon is often started before its servers.

@@ -16,7 +16,8 @@ func fileReadable(_ context.Context, x *Examination) (found []Finding, err error
 		if err != nil {
 			continue // whoever needs the file says so
 		}
-		if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		// A group may be the service's own, as in packages and pods.
+		if mode := info.Mode().Perm(); mode&0o027 != 0 {
 			found = append(found, Finding{About: path, Remedy: "chmod 600 " + path,
 				Says: fmt.Sprintf("others than its owner may read or write %s (%s)", path, mode)})
 		}

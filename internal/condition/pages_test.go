@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -195,4 +196,24 @@ func read(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// A file that its owner's group reads is as packages and pods have it; one that others read is not.
+func TestFileOfAGroup(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "outbox.yaml")
+	for mode, found := range map[os.FileMode]int{0o600: 0, 0o440: 0, 0o640: 0, 0o660: 1, 0o644: 1} {
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(file, mode); err != nil {
+			t.Fatal(err)
+		}
+		got, err := fileReadable(t.Context(), &Examination{File: file})
+		if err != nil || len(got) != found {
+			t.Errorf("%s: %v, %v", mode, got, err)
+		}
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -3,12 +3,10 @@ package metrics
 import (
 	"net/http/httptest"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/outboxrelay/outbox"
@@ -41,29 +39,14 @@ func TestMetricsOfTheDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := New()
-	m.HTTP()
-	m.Runs()
-	m.WatchCrawling(func() int { return 0 })
-	m.WatchStreams(func() Streams { return Streams{} })
-	descs := make(chan *prometheus.Desc)
-	go func() {
-		defer close(descs)
-		m.Registry.Describe(descs)
-	}()
-	metrics := 0
-	for desc := range descs {
-		name := regexp.MustCompile(`"outbox_[a-z_]+"`).FindString(desc.String())
-		if name == "" {
-			continue // of the Go runtime
-		}
-		metrics++
-		if !strings.Contains(string(page), "\n| `"+strings.Trim(name, `"`)+"` | ") {
+	metrics := described(t)
+	for name := range metrics {
+		if !strings.Contains(string(page), "\n| `"+name+"` | ") {
 			t.Errorf("docs/reference/metrics.md has no row of %s", name)
 		}
 	}
-	if rows := strings.Count(string(page), "\n| `outbox_"); rows != metrics {
-		t.Errorf("docs/reference/metrics.md has %d metrics, there are %d", rows, metrics)
+	if rows := strings.Count(string(page), "\n| `outbox_"); rows != len(metrics) {
+		t.Errorf("docs/reference/metrics.md has %d metrics, there are %d", rows, len(metrics))
 	}
 }
 

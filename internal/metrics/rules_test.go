@@ -2,10 +2,14 @@ package metrics
 
 import (
 	"os"
-	"os/exec"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/outboxrelay/outbox/internal/condition"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
 // The second is made from the catalogue of conditions.
@@ -14,35 +18,83 @@ const (
 	conditions = "../../deploy/prometheus/outbox.conditions.rules.yml"
 )
 
+// alert is one of a file of rules.
+type alert struct {
+	Alert       string
+	Labels      map[string]string
+	Annotations map[string]string
+}
+
+// alertTest is one of the tests beside a file of rules.
+type alertTest struct {
+	Cases []alertCase `yaml:"alert_rule_test"`
+}
+
+// alertCase is what a test wants of an alert at a time.
+type alertCase struct {
+	Name string `yaml:"alertname"`
+	At   string `yaml:"eval_time"`
+	Want []any  `yaml:"exp_alerts"`
+}
+
 // Every alert fires while its cause lasts, for the relay that has it, and no longer.
 func TestAlerts(t *testing.T) {
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		if promtool, err = filepath.Abs("../../bin/promtool"); err != nil {
-			t.Fatal(err)
+	for _, of := range []string{rules, conditions} {
+		cases := strings.TrimSuffix(of, ".yml") + ".test.yml"
+		testenv.Promtool(t, "check", "rules", of)
+		testenv.Promtool(t, "test", "rules", cases)
+		var tests struct{ Tests []alertTest }
+		unmarshal(t, cases, &tests)
+		for _, a := range alerts(t, of) {
+			if !slices.ContainsFunc(tests.Tests, func(one alertTest) bool { return firesAndClears(a.Alert, one.Cases) }) {
+				t.Errorf("%s has no test in which it fires and then clears", a.Alert)
+			}
 		}
 	}
-	if _, err := os.Stat(promtool); err != nil {
-		t.Fatalf("promtool is neither on PATH nor in bin, run: make deps (%v)", err)
-	}
-	for _, of := range []string{rules, conditions} {
-		testAlerts(t, promtool, of)
+	if firesAndClears("A", []alertCase{{Name: "A"}, {Name: "A", Want: []any{1}}, {Name: "B"}}) {
+		t.Error("an alert that fires to the end is said to clear")
 	}
 }
 
-func testAlerts(t *testing.T, promtool, rules string) {
-	t.Helper()
-	cases := strings.TrimSuffix(rules, ".yml") + ".test.yml"
-	for _, args := range [][]string{{"check", "rules", rules}, {"test", "rules", cases}} {
-		if out, err := exec.CommandContext(t.Context(), promtool, args...).CombinedOutput(); err != nil {
-			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+// firesAndClears says whether an alert is wanted, and later, as cases go by time, not wanted.
+func firesAndClears(name string, cases []alertCase) bool {
+	fired := false
+	for _, c := range cases {
+		switch {
+		case c.Name != name:
+		case len(c.Want) > 0:
+			fired = true
+		case fired:
+			return true
 		}
 	}
-	text, tests := read(t, rules), read(t, cases)
-	_, names, _ := strings.Cut(text, "groups:")
-	for _, part := range strings.Split(names, "- alert: ")[1:] {
-		if name, _, _ := strings.Cut(part, "\n"); !strings.Contains(tests, "alertname: "+name+"\n") {
-			t.Errorf("alert %s has no test in which it fires", name)
+	return false
+}
+
+// Whoever is paged has a link to what to do, and the alert is as severe as its condition.
+func TestAlertsHaveTheirEntries(t *testing.T) {
+	severe := map[string]*condition.Condition{}
+	for i := range condition.Catalogue {
+		severe[condition.Catalogue[i].Alert] = &condition.Catalogue[i]
+	}
+	for _, a := range alerts(t, rules) {
+		c := severe[a.Alert]
+		if c == nil {
+			t.Errorf("%s is of no condition", a.Alert)
+			continue
+		}
+		if a.Labels["severity"] != c.Severity.String() {
+			t.Errorf("%s has severity %q, its condition %s", a.Alert, a.Labels["severity"], c.Severity)
+		}
+		if want := condition.Runbook + "#" + c.Anchor(); a.Annotations["runbook_url"] != want {
+			t.Errorf("%s links to %q, want %s", a.Alert, a.Annotations["runbook_url"], want)
+		}
+	}
+	page := read(t, "../../docs/operations/conditions.md")
+	for _, a := range append(alerts(t, rules), alerts(t, conditions)...) {
+		_, anchor, _ := strings.Cut(a.Annotations["runbook_url"], "#")
+		if !strings.Contains(page, `<a id="`+anchor+`"></a>`) || a.Annotations["summary"] == "" {
+			t.Errorf("%s has no entry in the runbook: %v", a.Alert, a.Annotations)
 		}
 	}
 }
@@ -53,6 +105,28 @@ func TestAlertsOfTheDocs(t *testing.T) {
 	quoted := strings.ReplaceAll("\n"+strings.TrimSpace(text[strings.Index(text, "groups:"):]), "\n", "\n    ")
 	if page := read(t, "../../docs/operations/monitoring.md"); !strings.Contains(page, quoted+"\n") {
 		t.Errorf("docs/operations/monitoring.md does not quote %s as it is", rules)
+	}
+}
+
+func alerts(t *testing.T, path string) (all []alert) {
+	t.Helper()
+	var file struct {
+		Groups []struct{ Rules []alert }
+	}
+	unmarshal(t, path, &file)
+	for _, g := range file.Groups {
+		all = append(all, g.Rules...)
+	}
+	if len(all) == 0 {
+		t.Fatalf("%s has no alert", path)
+	}
+	return all
+}
+
+func unmarshal(t *testing.T, path string, into any) {
+	t.Helper()
+	if err := yaml.Unmarshal([]byte(read(t, path)), into); err != nil {
+		t.Fatalf("%s: %v", path, err)
 	}
 }
 

@@ -27,8 +27,8 @@ import (
 	"strings"
 )
 
-// unshipped are folders of tests, suites, benchmarks and examples.
-var unshipped = regexp.MustCompile(`^(bench|examples|outboxtest|server/storetest|` +
+// unshipped are folders of tests, suites, benchmarks, examples and what builds the image.
+var unshipped = regexp.MustCompile(`^(bench|deploy/image|examples|outboxtest|server/storetest|` +
 	`internal/(test|arch|operatetest|tabletest|testenv|pgtest|sqlitetest|chaos|integration))/`)
 
 const manyWays = 15 // through one function
