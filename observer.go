@@ -32,6 +32,8 @@ type BatchReport struct {
 	Unavailable bool
 	// Latencies is, for each delivered record that was not replayed (its letter may be weeks old), the time from its
 	// insert (its transaction's start) to the sink's answer. Valid during the call.
-	Latencies              []time.Duration
+	Latencies []time.Duration
+	// Slowest is the record of the longest of Latencies, nil if there are none.
+	Slowest                *Record
 	Claim, Publish, Settle time.Duration
 }

@@ -18,6 +18,9 @@ func addReport(b *outbox.BatchReport, next outbox.BatchReport) {
 	b.Unsubscribed += next.Unsubscribed
 	b.Owed += next.Owed
 	b.Unavailable = b.Unavailable || next.Unavailable
+	if s := next.Slowest; b.Slowest == nil || s != nil && s.WrittenAt.Before(b.Slowest.WrittenAt) {
+		b.Slowest = s
+	}
 	b.Latencies = append(b.Latencies, next.Latencies...)
 	b.Claim += next.Claim
 	b.Publish += next.Publish

@@ -36,7 +36,7 @@ func (w *worker) publishBatch(t *turn, records []*outbox.Record) published {
 		Table: w.cfg.name(), Claimed: len(records), Duplicates: b.duplicates, Recalled: recalled, Owed: b.owed,
 		Unsubscribed: b.unsubscribed, Unavailable: b.unavailable != nil, Publish: ended.Sub(began),
 	}
-	b.report.Latencies = latencies(b.outcomes, ended)
+	b.report.Latencies, b.report.Slowest = latencies(b.outcomes, ended)
 	return b
 }
 
@@ -133,15 +133,18 @@ func (w *worker) patient(ctx context.Context) context.Context {
 	return late.With(ctx, latePatience)
 }
 
-// latencies is BatchReport.Latencies of some outcomes.
-func latencies(outcomes []outbox.Outcome, ended time.Time) (all []time.Duration) {
+// latencies are BatchReport.Latencies and Slowest of some outcomes.
+func latencies(outcomes []outbox.Outcome, ended time.Time) (all []time.Duration, slowest *outbox.Record) {
 	for i := range outcomes {
 		if o := &outcomes[i]; o.State == outbox.Delivered && len(o.Owed) == 0 &&
 			!o.Record.WrittenAt.IsZero() && o.Record.Generation == 0 {
 			all = append(all, ended.Sub(o.Record.WrittenAt))
+			if slowest == nil || o.Record.WrittenAt.Before(slowest.WrittenAt) {
+				slowest = o.Record
+			}
 		}
 	}
-	return all
+	return all, slowest
 }
 
 // mode is how the events of a table get to its sinks. It is chosen when the table is opened: direct, fanout or journal.

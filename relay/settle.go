@@ -334,8 +334,9 @@ func (w *worker) settleLate(hardStop context.Context) {
 		if settled.Retried+settled.Dead > 0 {
 			w.logFailures(v.outcomes, refused)
 		}
+		all, slowest := latencies(v.outcomes, began)
 		w.report(outbox.BatchReport{Table: w.cfg.name(), Settled: settled, Duplicates: v.duplicates, Owed: v.owed,
-			Latencies: latencies(v.outcomes, began), Settle: time.Since(began)})
+			Latencies: all, Slowest: slowest, Settle: time.Since(began)})
 		if err != nil {
 			w.failed(err)
 		}

@@ -20,6 +20,8 @@ type Driver struct {
 	Variables []string
 	// Reads are environment variables that its sinks read beside the URL, and that are no settings of the program.
 	Reads []string
+	// System is what OpenTelemetry calls its servers: "rabbitmq" ("" is the first scheme, up to a +).
+	System string
 	// InProcess says that nobody but this process hears what is published: publisher and subscriber must both be in it.
 	InProcess bool
 

@@ -1,12 +1,14 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -87,12 +89,18 @@ func newOutlets(cfg config.Config) outlets {
 }
 
 // sinks are the outlets as a relay takes them.
-func (all outlets) sinks() map[string]outbox.Sink {
+func (all outlets) sinks(t *telemetry) map[string]outbox.Sink {
 	sinks := map[string]outbox.Sink{}
 	for name, one := range all {
-		sinks[name] = one
+		sinks[name] = t.sink(one, system(one.Driver))
 	}
 	return sinks
+}
+
+// system is what OpenTelemetry calls the servers of a driver.
+func system(d sink.Driver) string {
+	scheme, _, _ := strings.Cut(d.Schemes[0], "+")
+	return cmp.Or(d.System, scheme)
 }
 
 // connect opens the sinks of these names, and returns those whose servers are not there yet.

@@ -21,12 +21,14 @@ type process struct {
 	health    *Health
 	metrics   *metrics.Metrics
 	databases *shared
+	telemetry *telemetry
 	database  endpoint.Opened           // once it is open; nil: there is none
 	before    func(sink.Sink) sink.Sink // of Extras
 }
 
 func newProcess(cfg config.Config, log *slog.Logger, parts ...string) process {
-	p := process{cfg: cfg, log: log, health: newHealth(parts...), metrics: metrics.New(), databases: new(shared)}
+	p := process{cfg: cfg, log: log, health: newHealth(parts...), metrics: metrics.New(), databases: new(shared),
+		telemetry: new(telemetry)}
 	p.metrics.Watch(p.health.ofRelay)
 	return p
 }
@@ -46,6 +48,8 @@ func (p process) run(ctx context.Context, main func(context.Context) error) erro
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, p.health.stop)()
+	p.telemetry.start(ctx, p)
+	defer p.telemetry.end(ctx, p.log)
 	if p.cfg.Listen == "" {
 		return main(ctx)
 	}

@@ -135,7 +135,7 @@ func (r *relayPart) config(wanted []config.Table) (relay.Config, error) {
 	cfg := relay.Config{
 		Workers: workers, BatchRecords: r.cfg.Batch, PollMax: r.cfg.PollMax,
 		RouteTimeout: r.cfg.RouteTimeout, LeaseTTL: r.cfg.LeaseTTL,
-		Sinks: r.outlets.sinks(), Logger: r.log, Observer: r.metrics,
+		Sinks: r.outlets.sinks(r.telemetry), Logger: r.log, Observer: r.metrics,
 		LetterRetention: r.retention(config.Letters),
 	}
 	if slices.ContainsFunc(wanted, func(t config.Table) bool { return owing(r.cfg, t) > 0 }) {

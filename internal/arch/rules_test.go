@@ -168,6 +168,7 @@ var payers = []struct {
 			"internal/store/sqlitecold", "internal/test/sqlitetest", "internal/endpoint"},
 		"an SQLite in Go, 5 MB of a binary"},
 	{"github.com/riverqueue/river", []string{"contrib/river"}, "job runner"},
+	{"go.opentelemetry.io/otel", []string{"contrib/otel"}, "spans; who makes none compiles none"},
 	{"github.com/lib/pq", nil, "another driver that producers use, in tests"},
 	{"github.com/tmaxmax/go-sse", nil, "reads our streams, in the command and in tests"},
 	{"github.com/spf13/cobra", nil, "the command's"},

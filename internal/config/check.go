@@ -77,6 +77,10 @@ func (c *Config) Check(needs Need) error {
 		if _, _, err := net.SplitHostPort(c.Listen); c.Listen != "" && err != nil {
 			problems.add("listen is %q, want host:port such as 127.0.0.1:9464: %s", c.Listen, give("listen"))
 		}
+		if c.OTLP != "" && !IsBase(c.OTLP) {
+			problems.add("otlp is %s, want one such as http://127.0.0.1:4318, without user, password or query "+
+				"(OTEL_EXPORTER_OTLP_HEADERS has what a collector asks for): %s", shownOrigin(c.OTLP), give("otlp"))
+		}
 		c.checkTables(&problems)
 	}
 	if needs&Parts != 0 {
@@ -172,7 +176,7 @@ func (s *Serve) checkAddresses(problems *Error) {
 				shownOrigin(origin), give("cors-origin"))
 		}
 	}
-	if s.PublicURL != "" && !isBase(s.PublicURL) {
+	if s.PublicURL != "" && !IsBase(s.PublicURL) {
 		problems.add("public-url is no address such as https://api.example.com, without user, "+
 			"query and fragment (not shown, it may hold a password): %s", give("public-url"))
 	} else if u, _ := url.Parse(s.PublicURL); open && s.PublicURL != "" && !loopback(u.Hostname()) {
@@ -252,8 +256,8 @@ func (c Config) ShortWindow(needs Need) string {
 		brief(c.DedupWindow), brief(apart), brief(publish), brief(c.LeaseTTL), brief(claim), brief(apart))
 }
 
-// isBase tells whether paths can be put behind text.
-func isBase(text string) bool {
+// IsBase tells whether paths can be put behind text.
+func IsBase(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil &&
 		!strings.ContainsAny(text, "?#")

@@ -45,6 +45,7 @@ type Config struct {
 	BackoffBase  time.Duration
 	DedupWindow  time.Duration
 	Listen       string
+	OTLP         string
 	Archive      string
 	Routes       []Route
 	Serve        Serve
@@ -206,6 +207,9 @@ func (c *Config) relayFlags() *pflag.FlagSet {
 		"how `long` a sink that can remembers event ids to refuse a second copy; 0: not at all")
 	fs.StringVar(&c.Listen, "listen", "",
 		"`address` to serve /metrics, /healthz and /readyz on, e.g. 127.0.0.1:9464 (default: none)")
+	fs.StringVar(&c.OTLP, "otlp", "",
+		"`URL` of an OpenTelemetry collector that gets spans and metrics, e.g. http://127.0.0.1:4318 "+
+			"(default: what OTEL_EXPORTER_OTLP_ENDPOINT says, or none)")
 	return fs
 }
 

@@ -254,7 +254,7 @@ func (c *Config) shown(name string, value any) any {
 		return c.kinds.Databases.Show(text)
 	case name == "token":
 		return "(set, not shown)"
-	case (name == "server" || name == "public_url") && !isBase(text): // neither may hold a password, but it might
+	case slices.Contains([]string{"server", "public_url", "otlp"}, name) && !IsBase(text): // a password may be in it
 		return "(no valid address, not shown)"
 	}
 	return value

@@ -8,6 +8,7 @@
 package metrics
 
 import (
+	"regexp"
 	"strings"
 	"sync"
 
@@ -142,10 +143,37 @@ func (m *Metrics) ObserveBatch(b outbox.BatchReport) {
 	t.claim.Observe(b.Claim.Seconds())
 	t.publish.Observe(b.Publish.Seconds())
 	t.settle.Observe(b.Settle.Seconds())
-	for _, l := range b.Latencies {
-		t.latency.Observe(l.Seconds())
+	longest := -1
+	for i, l := range b.Latencies {
+		if longest < 0 || l > b.Latencies[longest] {
+			longest = i
+		}
+	}
+	for i, l := range b.Latencies {
+		if i == longest {
+			observeTraced(t.latency, l.Seconds(), b.Slowest)
+		} else {
+			t.latency.Observe(l.Seconds())
+		}
 	}
 }
+
+// observeTraced observes what took longest of a batch, with the record's own trace as exemplar if that is sampled.
+// One a batch: to read the metadata of every record would cost more than all else here.
+func observeTraced(o prometheus.Observer, seconds float64, rec *outbox.Record) {
+	if rec != nil {
+		parent, _ := (&outbox.Delivery{Record: rec}).TraceContext()
+		traced, canTrace := o.(prometheus.ExemplarObserver)
+		if id := sampled.FindStringSubmatch(parent); id != nil && canTrace {
+			traced.ObserveWithExemplar(seconds, prometheus.Labels{"trace_id": id[1], "span_id": id[2]})
+			return
+		}
+	}
+	o.Observe(seconds)
+}
+
+// sampled is a traceparent of W3C Trace Context whose flags say that the trace is recorded.
+var sampled = regexp.MustCompile("^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f][13579bdf]")
 
 // ObserveLetters takes over a count of the pending letters. A table that has none any more stays, at zero.
 func (m *Metrics) ObserveLetters(pending []operate.Pending, err error) {

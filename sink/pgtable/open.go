@@ -22,7 +22,7 @@ import (
 // Driver opens sinks by the URLs that Open takes.
 func Driver() sink.Driver {
 	return sink.Driver{
-		Schemes: []string{"postgres", "postgresql"},
+		Schemes: []string{"postgres", "postgresql"}, System: "postgresql",
 		Example: "postgres://user:password@host:5432/database, whose tables are the destinations",
 		Open: func(ctx context.Context, url string, _ sink.Options) (sink.Sink, error) {
 			return Open(ctx, url, Config{})

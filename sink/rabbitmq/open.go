@@ -19,6 +19,7 @@ import (
 func Driver() sink.Driver {
 	return sink.Driver{
 		Schemes:   []string{family.Plain, family.Secure},
+		System:    "rabbitmq",
 		Example:   "amqp://user:password@host:5672/vhost for RabbitMQ, amqps:// for TLS",
 		Variables: []string{"CLOUDAMQP_URL", "RABBITMQ_URL"},
 		Open: func(ctx context.Context, url string, _ sink.Options) (sink.Sink, error) {

@@ -63,8 +63,12 @@ func sendKafka(ctx context.Context, address string) (outbox.Sink, error) {
 }
 
 func openKafka(address string) (opened, error) {
+	var options []kgo.Opt
+	if name := os.Getenv(member); name != "" { // it comes back without waiting for the end of its session
+		options = append(options, kgo.InstanceID(name))
+	}
 	s, err := kafka.New(kafka.Config{Brokers: []string{address}, Group: "billing", Topics: []string{destination},
-		Options: []kgo.Opt{kgo.InstanceID(os.Getenv(member))}}) // it comes back without waiting for the end of its session
+		Options: options})
 	if err != nil {
 		return opened{}, err
 	}
