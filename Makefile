@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help deps servers quick test test-database race suite lint vuln build bench bench-peers bench-quick bench-report orms migrators readers clients image containers charts fuzz chaos soak versions storm snapshot snapshot-log ui openapi
+.PHONY: help deps servers quick test test-database race suite lint vuln build bench bench-peers bench-quick bench-report orms migrators readers clients image containers charts fuzz chaos soak versions storm snapshot snapshot-log ui openapi release packages
 
 FUZZTIME ?= 20s
 
@@ -7,6 +7,9 @@ FUZZTIME ?= 20s
 # As a tool in go.mod it would bring some 200 modules into the file that says what this library needs.
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
+ACTIONLINT := bin/actionlint-v1.7.12
+NFPM := bin/nfpm-v2.45.0
+SBOM := bin/cyclonedx-gomod-v1.10.0
 
 # The server of the tests: 14, 16, 17 or 18, or the folder of its programs. Without it the one that is installed, 15 on Debian 12.
 ifdef POSTGRES
@@ -32,7 +35,7 @@ RACED := . ./relay ./outboxtest ./server/crawl ./server/gateway ./server/stream 
 # What starts programs for most of its tests, several at a time.
 DRIVERS := /internal/(cli|test/integration|store/pgmigrations)$$
 # What needs a server that takes long to start, kills processes, or drives programs.
-SLOW := /store/postgres|/server/pgstore|/internal/(cli|app|store/pg[a-z]*|test/(integration|chaos|pgtest|testenv))$$|/contrib/|/examples/|/sink/(kafka|natsjs|pgtable|rabbitmq|redis[a-z]*)$$
+SLOW := /store/postgres|/server/pgstore|/internal/(cli|app|store/pg[a-z]*|test/(install|integration|chaos|pgtest|testenv))$$|/contrib/|/examples/|/sink/(kafka|natsjs|pgtable|rabbitmq|redis[a-z]*)$$
 
 # As Debian's packages have it: python3-psycopg, mypy, python3-hatchling.
 PYTHON ?= /usr/bin/python3
@@ -52,6 +55,7 @@ DATABASE ?= TestUpFrom|TestUpDown|TestUpOn|TestDown|TestPrinted|TestChecks|TestU
 # What kills programs and servers under load, and fails where nothing moves for a time: it would be a flood to other tests,
 # and they to it.
 FAULTS := /internal/test/(chaos|sources)$$
+APART := /internal/test/install/packages$$
 
 # Of bench it is whether docs/benchmarks.md says what was measured. internal/test/browser is a module of its own too, for
 # its browser's driver. The faults come last and alone.
@@ -63,7 +67,7 @@ test: deps ## vet, all tests, under the race detector where the code runs in the
 	cd bench && $(TEST) ./...
 	cd internal/test/browser && $(TEST) ./...
 	$(TEST) $(RACE) $(PARALLEL) -timeout 15m $(RACED)
-	$(TEST) $(PARALLEL) -timeout 15m $$(go list ./... | grep -vxF "$$(go list $(RACED))" | grep -Ev '$(FAULTS)|$(DRIVERS)')
+	$(TEST) $(PARALLEL) -timeout 15m $$(go list ./... | grep -vxF "$$(go list $(RACED))" | grep -Ev '$(FAULTS)|$(APART)|$(DRIVERS)')
 	$(TEST) -p 2 -timeout 15m $$(go list ./... | grep -E '$(DRIVERS)')
 	$(TEST) -p 1 -timeout 10m $$(go list ./... | grep -E '$(FAULTS)')
 	@bash scripts/spent.sh --report $(SPENT)
@@ -71,24 +75,37 @@ test: deps ## vet, all tests, under the race detector where the code runs in the
 quick: ## vet, and the tests of what needs no server and no process to be killed: the engine, SQLite, sinks in the process
 	go vet ./...
 	@mkdir -p bin && rm -f $(SPENT)
-	$(TEST) $(PARALLEL) $$(go list ./... | grep -Ev '$(SLOW)')
+	$(TEST) $(PARALLEL) $$(go list ./... | grep -Ev '$(SLOW)|$(APART)')
 	@bash scripts/spent.sh --report $(SPENT)
 
 test-database: servers ## the tests of the schema and the plans, e.g. with POSTGRES=18; DATABASE=. for all of the store
 	go test -vet=off -p 1 -timeout 10m -run '$(DATABASE)' ./internal/store/pgmigrations ./internal/store/pgcold ./store/postgres ./server/pgstore
 
 race: deps ## all tests under the race detector, but for the fault table
-	OUTBOX_TEST_POOLED=all go test $(RACE) -timeout 30m $$(go list ./... | grep -v /internal/test/chaos$$)
+	OUTBOX_TEST_POOLED=all go test $(RACE) -timeout 30m $$(go list ./... | grep -Ev '/internal/test/chaos$$|$(APART)')
 
 suite: servers ## outboxtest.StoreSuite, and the server's, on PostgreSQL and SQLite, side by side
 	@bash scripts/suite.sh
 
-lint: $(GOLANGCI) ## static checks of .golangci.yml
+lint: $(GOLANGCI) $(ACTIONLINT) ## static checks of .golangci.yml, and of the workflows
 	$(GOLANGCI) run ./...
+	$(ACTIONLINT)
 
-$(GOLANGCI):
-	GOBIN="$(CURDIR)/bin" go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
-	mv bin/golangci-lint $@
+$(GOLANGCI): TOOL := github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+$(ACTIONLINT): TOOL := github.com/rhysd/actionlint/cmd/actionlint
+$(NFPM): TOOL := github.com/goreleaser/nfpm/v2/cmd/nfpm
+$(SBOM): TOOL := github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+$(GOLANGCI) $(ACTIONLINT) $(NFPM) $(SBOM):
+	GOBIN="$(CURDIR)/bin" go install $(TOOL)@$(subst bin/$(notdir $(TOOL))-,,$@)
+	mv bin/$(notdir $(TOOL)) $@
+
+release: $(NFPM) $(SBOM) ## archives, .deb, .rpm, SBOMs and checksums of VERSION into dist; TARGETS="linux/amd64" for a part; nothing is published
+	bash scripts/release.sh
+
+# Not a step of .ci/run: it builds two releases, and installs them into a Debian that it makes with mmdebstrap.
+packages: $(NFPM) $(SBOM) ## a release for this machine, installed, started, killed, upgraded under load, removed; signed; built twice; needs root
+	@bash scripts/deps.sh packages
+	go test -vet=off -count=1 -v -timeout 60m ./internal/test/install/packages
 
 # Not a step of .ci/run: it needs vuln.go.dev, which the machines of CI do not reach.
 vuln: ## known vulnerabilities of the dependencies, with govulncheck; needs a network that reaches vuln.go.dev

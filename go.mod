@@ -41,6 +41,9 @@ require (
 	golang.org/x/sync v0.24.0
 )
 
+// The command: what it tells systemd.
+require github.com/coreos/go-systemd/v22 v22.7.0
+
 // contrib/river only.
 require (
 	github.com/riverqueue/river v0.51.0

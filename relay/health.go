@@ -42,6 +42,8 @@ type TableHealth struct {
 	Of     string        // the table whose events Sink owes, if this is a part of outbox_deliveries
 	Lanes  int           // held; 0 is a relay standing by for another one
 	Paused outbox.Paused // what operators have paused; the table is ready all the same
+	// Turned is when each of its loops had begun a turn, be it one that failed; zero before the first.
+	Turned time.Time
 	// Backlog is as of the last 3 s, or longer ago where the database is slow. It is counted up to 100,000, and nil
 	// while it could not be counted.
 	Backlog *outbox.Backlog
@@ -93,6 +95,9 @@ func (r *tableRelay) health(now time.Time) TableHealth {
 		w.mu.Lock()
 		if i == 0 || w.progress.Before(progress) {
 			progress = w.progress
+		}
+		if i == 0 || w.turned.Before(h.Turned) {
+			h.Turned = w.turned
 		}
 		reason = cmp.Or(w.lastError, reason)
 		w.mu.Unlock()

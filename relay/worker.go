@@ -48,6 +48,7 @@ type worker struct {
 	owes       owes
 
 	mu        sync.Mutex
+	turned    time.Time // when it began its last turn
 	progress  time.Time
 	lastError string
 	stopped   string // why the database records nothing of the table
@@ -123,6 +124,9 @@ func (w *worker) serve(ctx, hardStop context.Context) {
 	w.idle = w.cfg.PollMin
 	defer w.finishLate(hardStop)
 	for ctx.Err() == nil {
+		w.mu.Lock()
+		w.turned = time.Now()
+		w.mu.Unlock()
 		w.settleLate(hardStop)
 		t := w.begin(ctx, hardStop)
 		if t == nil {

@@ -2,11 +2,13 @@
 # Installs what the tests need and Go does not bring: the programs they start for themselves (internal/test/testenv), PostgreSQL, PgBouncer, Redis,
 # RabbitMQ, libfaketime, Chromium and promtool, and the C compiler behind `go test -race`. Does nothing where they are. Run as `make deps`. Chromium is the
 # biggest: 124 MB in 25 packages, installed in 9 s on 2 cores near a mirror (measured). `deps.sh servers` leaves it out: only the tests need it.
+# `deps.sh packages` has mmdebstrap, rpm and systemd-analyze beside the servers.
 #
 # The services that Debian's packages start on the default ports are neither used nor touched: tests run their own servers,
 # as user postgres when we are root, on sockets and ports of their own. RabbitMQ's service is not even started: it takes 150 MB.
 set -euo pipefail
 wanted=${1:-all}
+extra=()
 
 # Looks where internal/test/testenv/find.go looks: on PATH, then where packages put programs that are not on it.
 have() {
@@ -43,10 +45,18 @@ have_rabbitmq() {
 }
 
 # Into bin: of the package only this program is wanted, and not its service.
+# What packages are made in and looked at with: a Debian of their own, rpm, and systemd's own opinion of the unit.
+if [ "$wanted" = packages ]; then
+	have mmdebstrap || extra+=(mmdebstrap)
+	have rpm || extra+=(rpm)
+	have systemd-analyze || extra+=(systemd)
+	wanted=servers
+fi
+
 bin=$(dirname "$0")/../bin
 have_promtool() { [ "$wanted" = servers ] || have promtool || [ -x "$bin/promtool" ]; }
 
-missing=()
+missing=("${extra[@]}")
 have initdb || missing+=(postgresql)
 have redis-server || missing+=(redis-server)
 have_rabbitmq || missing+=(rabbitmq-server)

@@ -17,6 +17,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/condition"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/store/operate"
+	"github.com/outboxrelay/outbox/internal/version"
 	"github.com/outboxrelay/outbox/server/gateway"
 	"github.com/outboxrelay/outbox/server/token"
 )
@@ -189,7 +190,7 @@ type Environment struct {
 func (d *Desk) session(ctx context.Context, _ *empty) (*out[Session], error) {
 	who := gateway.PrincipalOf(ctx)
 	s := Session{Authentication: who.Token != "", Tenant: token.AllTenants, Scopes: who.Scopes, ReadOnly: d.ReadOnly,
-		Version: d.Version}
+		Version: version.Of().Version}
 	if t := tenantOf(ctx); t != "" {
 		s.Tenant = t
 	}

@@ -25,7 +25,6 @@ type DeskConfig struct {
 	Wake        func(table string)    // tells the relays of a table that it has something to deliver
 	Which       condition.Selection   // of the conditions
 	ReadOnly    bool
-	Version     string
 	Logger      *slog.Logger
 }
 

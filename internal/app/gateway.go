@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"runtime/debug"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -171,11 +170,7 @@ func (a *api) gateway(
 			DrainWindow: drainWindow, MaxConnections: s.StreamLimit, MaxPerTenant: s.StreamLimitTenant(),
 		},
 	}
-	if build, ok := debug.ReadBuildInfo(); ok {
-		cfg.Version = build.Main.Version
-	}
 	if desk != nil {
-		desk.Version = cfg.Version
 		cfg.Routes = append(cfg.Routes, desk.Route)
 	}
 	if s.Auth != "none" {

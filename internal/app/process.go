@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -46,10 +47,13 @@ func (p process) open(ctx context.Context, of *part, u use) (db Database, err er
 // run runs main, and serves metrics and health meanwhile if an address is set for them.
 func (p process) run(ctx context.Context, main func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	defer context.AfterFunc(ctx, p.health.stop)()
 	p.telemetry.start(ctx, p)
 	defer p.telemetry.end(ctx, p.log)
+	var telling sync.WaitGroup
+	telling.Go(func() { p.health.notify(ctx, p.log) })
+	defer telling.Wait()
+	defer cancel()
 	if p.cfg.Listen == "" {
 		return main(ctx)
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	outboxotel "github.com/outboxrelay/outbox/contrib/otel"
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/version"
 )
 
 // telemetry sends the spans and metrics of a process by OTLP, to where --otlp or the variables of OpenTelemetry say. A
@@ -90,7 +91,8 @@ func sendable(signal, to string) error {
 
 // called is what the process is called: outbox, unless a variable says otherwise.
 func called(ctx context.Context) (*resource.Resource, error) {
-	from, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "outbox")),
+	from, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "outbox"),
+		attribute.String("service.version", version.Of().Version)),
 		resource.WithTelemetrySDK(), resource.WithFromEnv())
 	if err != nil {
 		return nil, fmt.Errorf("read OTEL_RESOURCE_ATTRIBUTES: %w", err)

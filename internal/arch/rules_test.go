@@ -21,6 +21,7 @@ var layers = []layer{
 	{"internal/store/errortext", 0, "how errors fit a column; of which table it is, the store knows"},
 	{"internal/store/sqlitetime", 0, "how times are text; of which table they are, the store knows"},
 	{"internal/sink/dedup", 0, "how long copies are refused, in sinks that remember and in the command's settings"},
+	{"internal/version", 0, "whatever names itself to a server asks it"},
 	{"internal/backoff", 0, "waits, of relays and of those who listen"},
 	{"internal/sink/late", 0, "what a relay and a sink say to each other beside outbox.Sink"},
 	{"internal/store/identifier", 0, "names in SQL; what has them, it does not know"},
@@ -107,6 +108,7 @@ var layers = []layer{
 	{"internal/test/chaos", 13, "as internal/test/integration, with faults"},
 	{"internal/test/conditions", 13, "what can be wrong, on real servers"},
 	{"internal/test/sources", 13, "every source with its server, and what is killed of them"},
+	{"internal/test/install", 13, "what is installed, whichever way"},
 	{"internal/test/integration", 13, "tests that need several servers at once"},
 }
 
@@ -175,6 +177,7 @@ var payers = []struct {
 	{"charm.land/bubbletea", nil, "the command's terminal"},
 	{"charm.land/lipgloss", nil, "the command's terminal"},
 	{"github.com/prometheus/client_golang", []string{"internal/metrics"}, "the command's"},
+	{"github.com/coreos/go-systemd", nil, "the command's"},
 }
 
 // unlinked are packages that an importer of the library must not get into his program, through any chain of imports.

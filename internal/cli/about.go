@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"regexp"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/version"
 )
 
 // initialize is outbox init, a name that Go keeps for itself.
@@ -169,20 +169,8 @@ func (a *application) versionForm() (form string, err error) {
 }
 
 func readBuild() build {
-	b := build{Version: "(unknown)", Schemas: app.Required()}
-	b.Schema = b.Schemas[app.StoreNames()[0]]
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return b
-	}
-	b.Version, b.Go = info.Main.Version, info.GoVersion
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			b.Revision = s.Value
-		case "vcs.modified":
-			b.Modified = s.Value == "true"
-		}
-	}
-	return b
+	b := version.Of()
+	schemas := app.Required()
+	return build{Version: b.Version, Go: b.Go, Revision: b.Revision, Modified: b.Modified, Schemas: schemas,
+		Schema: schemas[app.StoreNames()[0]]}
 }

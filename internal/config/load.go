@@ -3,7 +3,9 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -94,6 +96,9 @@ func (c *Config) override(f *pflag.Flag, bound *pflag.FlagSet) {
 		return
 	}
 	to := bound.Lookup(f.Name)
+	if name, text := c.fromFile(f.Name); text != "" {
+		c.take(to, split(to, text), name, name)
+	}
 	for _, name := range variables(f.Name) {
 		if text := c.found.environ[name]; text != "" {
 			c.take(to, split(to, text), name, name)
@@ -103,6 +108,48 @@ func (c *Config) override(f *pflag.Flag, bound *pflag.FlagSet) {
 	if f.Changed {
 		c.take(to, textsOf(f), "--"+f.Name, "--"+f.Name)
 	}
+}
+
+// secrets are the settings that may hold a password. Each may stand in a file, which a variable names.
+var secrets = []string{"database", "sink", "token"}
+
+// secretVariable is the variable that names the file of a setting, "" if the setting is no secret.
+func secretVariable(flag string) string {
+	if !slices.Contains(secrets, flag) {
+		return ""
+	}
+	return variables(flag)[0] + "_FILE"
+}
+
+const maxSecret = 64 << 10 // bytes of a file
+
+// fromFile returns what the file of a secret says, and the variable that names the file. A file that cannot be read is
+// a problem, even where a variable or a flag says something else: somebody has meant it.
+func (c *Config) fromFile(flag string) (name, text string) {
+	name = secretVariable(flag)
+	path := c.found.environ[name]
+	if path == "" {
+		return "", ""
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		c.found.problems.add("%s: %v: put the value of %s there, or leave the variable out", name, err, key(flag))
+		return "", ""
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	content, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
+	text = strings.TrimSpace(string(content))
+	switch {
+	case err != nil:
+		c.found.problems.add("%s: %v", name, err)
+	case len(content) > maxSecret:
+		c.found.problems.add("%s: %s has more than %d bytes", name, path, maxSecret)
+	case text == "":
+		c.found.problems.add("%s: %s is empty: put the value of %s there", name, path, key(flag))
+	default:
+		return name, text
+	}
+	return "", ""
 }
 
 // take gives a setting its texts, or reports that they do not fit.
@@ -174,7 +221,7 @@ func key(flag string) string { return strings.ReplaceAll(flag, "-", "_") }
 func (c Config) Ignored() (ignored []string) {
 	var known []string
 	for _, fs := range []*pflag.FlagSet{All(), ServeFlags(), Client()} {
-		fs.VisitAll(func(f *pflag.Flag) { known = append(known, variables(f.Name)...) })
+		fs.VisitAll(func(f *pflag.Flag) { known = append(append(known, variables(f.Name)...), secretVariable(f.Name)) })
 	}
 	for _, d := range c.kinds.Sinks.Drivers() {
 		known = append(known, d.Reads...)

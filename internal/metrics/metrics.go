@@ -20,6 +20,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/condition"
 	"github.com/outboxrelay/outbox/internal/store/operate"
 	"github.com/outboxrelay/outbox/internal/store/pause"
+	"github.com/outboxrelay/outbox/internal/version"
 	"github.com/outboxrelay/outbox/relay"
 )
 
@@ -32,7 +33,7 @@ type Metrics struct {
 	published, duplicates, retried, dead, lost, batches, unavailable, spilled *prometheus.CounterVec
 	claim, publish, settle, latency                                           *prometheus.HistogramVec
 	ready, lanes, backlog, oldest, paused                                     *prometheus.GaugeVec
-	owed, oldestOwed, unserved, sinkDown, letters, conditions                 *prometheus.GaugeVec
+	owed, oldestOwed, unserved, sinkDown, letters, conditions, build          *prometheus.GaugeVec
 	retention                                                                 retentionMetrics
 
 	relay  func() relay.Health // nil: nobody watches one
@@ -98,6 +99,9 @@ func New() *Metrics {
 	gauge(&m.conditions, "condition", "How many findings of a condition the last look of the relay had, 0 without one; "+
 		"outbox doctor says what they are.", "id", "severity")
 	m.ObserveConditions(condition.Report{})
+	b := version.Of()
+	gauge(&m.build, "build_info", "1, and what the process was built from.", "version", "goversion")
+	m.build.WithLabelValues(b.Version, b.Go).Set(1)
 	m.retention = newRetentionMetrics(m.Registry)
 	return m
 }

@@ -54,8 +54,7 @@ type Config struct {
 	// Timeout.
 	WriteTimeout time.Duration
 
-	Version string       // in the API's description
-	Logger  *slog.Logger // nil: slog.Default. A line a request: Debug for reads that succeed, Info for the others
+	Logger *slog.Logger // nil: slog.Default. A line a request: Debug for reads that succeed, Info for the others
 }
 
 func (c *Config) check() error {
@@ -108,9 +107,6 @@ func (c *Config) setDefaults() {
 	}
 	if c.WriteTimeout <= 0 {
 		c.WriteTimeout = 5 * time.Second
-	}
-	if c.Version == "" {
-		c.Version = "dev"
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

@@ -14,6 +14,8 @@ import (
 
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/token"
+
+	"github.com/outboxrelay/outbox/internal/version"
 )
 
 const description = `Runs of a crawler and their events.
@@ -38,7 +40,7 @@ type api struct {
 // newAPI returns the API without its operations. huma serves no pages of its own: its description is made at the first
 // request, by whichever comes first, without a lock, and its documentation loads scripts from elsewhere.
 func newAPI(g gate, mux *http.ServeMux) *api {
-	cfg := huma.DefaultConfig("Outbox: crawl runs and streams", g.cfg.Version)
+	cfg := huma.DefaultConfig("Outbox: crawl runs and streams", version.Of().Version)
 	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath = "", "", ""
 	cfg.CreateHooks = nil // $schema links
 	cfg.RejectUnknownQueryParameters = true

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
+	"github.com/outboxrelay/outbox/internal/version"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -118,7 +119,7 @@ func parse(text string, cfg *Config) (*pgxpool.Config, error) {
 	conn.RuntimeParams["client_encoding"] = "UTF8"
 	conn.RuntimeParams["standard_conforming_strings"] = "on"
 	if conn.RuntimeParams["application_name"] == "" {
-		conn.RuntimeParams["application_name"] = "outbox sink"
+		conn.RuntimeParams["application_name"] = version.Named("outbox sink")
 	}
 	several := slices.ContainsFunc(conn.Fallbacks,
 		func(f *pgconn.FallbackConfig) bool { return f.Host != conn.Host || f.Port != conn.Port })

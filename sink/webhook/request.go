@@ -16,10 +16,12 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sink/cloudevent"
+	"github.com/outboxrelay/outbox/internal/version"
 )
 
+var userAgent = "outbox-webhook/" + version.Of().Version + " (+https://github.com/outboxrelay/outbox)"
+
 const (
-	userAgent = "outbox-webhook (+https://github.com/outboxrelay/outbox)"
 	// An answer's body is read so far and so long, for the connection to be used again. Nothing of it is kept.
 	maxBody   = 64 << 10
 	drainTime = 250 * time.Millisecond

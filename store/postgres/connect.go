@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox/internal/store/pooler"
+	"github.com/outboxrelay/outbox/internal/version"
 )
 
 // ErrStatementMode is the error of every connection through a pooler in statement mode. There the outbox cannot work,
@@ -72,7 +73,7 @@ func connect(ctx context.Context, url string, conns int) (*pgxpool.Pool, error) 
 	// Whatever the URL says: Claim reads the binary format, which the simple protocol does not have.
 	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
-		cfg.ConnConfig.RuntimeParams["application_name"] = "outbox relay"
+		cfg.ConnConfig.RuntimeParams["application_name"] = version.Named("outbox relay")
 	}
 	adapt(cfg, settings)
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)

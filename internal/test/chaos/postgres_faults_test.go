@@ -40,7 +40,7 @@ func backendsTerminated(w *world) (struck int) {
 	w.underway(50)
 	before := w.heard.count()
 	for range 30 {
-		struck += w.number(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'outbox relay'`)
+		struck += w.number(`SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'outbox relay %'`)
 		time.Sleep(200 * time.Millisecond)
 	}
 	if meanwhile := w.heard.count() - before; meanwhile < 100 {

@@ -1,0 +1,108 @@
+package install
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/outboxrelay/outbox/internal/test/testenv"
+)
+
+const root = "../../.."
+
+var binaryDir string
+
+func TestMain(m *testing.M) {
+	testenv.AtOnce(4)
+	testenv.Main(m)
+	_ = os.RemoveAll(binaryDir) // a temporary directory, or none
+}
+
+const stamped = "v9.8.7-test"
+
+// binary builds the command once, as a release is built.
+var binary = sync.OnceValues(func() (_ string, err error) {
+	if binaryDir, err = os.MkdirTemp("", "outbox-install-"); err != nil {
+		return "", err
+	}
+	path := filepath.Join(binaryDir, "outbox")
+	build := exec.Command("bash", filepath.Join(root, "scripts/release.sh"), "--binary", path)
+	build.Env = append(os.Environ(), "VERSION="+stamped)
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the command: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// process is the command in the background.
+type process struct {
+	*exec.Cmd
+	mu    sync.Mutex
+	said  bytes.Buffer
+	ended chan struct{}
+}
+
+func (p *process) Write(text []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.said.Write(text)
+}
+
+func (p *process) log() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.said.String()
+}
+
+// start runs a program until the test ends.
+func start(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{Cmd: cmd, ended: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = p, p
+	noError(t, cmd.Start())
+	go func() {
+		defer close(p.ended)
+		_ = cmd.Wait() // its code is asked of ProcessState
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // unless it has ended
+		<-p.ended
+		if t.Failed() {
+			t.Logf("%s\n%s", cmd, p.log())
+		}
+	})
+	return p
+}
+
+// run runs a program to its end, which must be a good one, and returns what it printed.
+func run(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s: %v\n%s%s", cmd, err, &out, &errs)
+	}
+	return out.String()
+}
+
+// eventually waits for what is sure to come.
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(testenv.Patience); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("in vain waited until %s", what)
+		}
+	}
+}
