@@ -68,7 +68,7 @@ func wantAttributes(t *testing.T, got []attribute.KeyValue, want ...string) {
 	t.Helper()
 	var texts []string
 	for _, a := range got {
-		texts = append(texts, string(a.Key)+"="+a.Value.Emit())
+		texts = append(texts, string(a.Key)+"="+a.Value.String())
 	}
 	slices.Sort(texts)
 	slices.Sort(want)

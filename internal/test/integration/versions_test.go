@@ -38,9 +38,9 @@ func TestTwoVersions(t *testing.T) {
 
 	arrived := func(more int) {
 		t.Helper()
-		w.subscriber.mu.Lock()
-		n := len(w.subscriber.messages)
-		w.subscriber.mu.Unlock()
+		w.mu.Lock()
+		n := len(w.messages)
+		w.mu.Unlock()
 		w.wait(t, n+more, 0)
 	}
 	flags := []string{"--table", "outbox_events", "--lease-ttl", "2s"}
