@@ -102,6 +102,7 @@ var only = map[string]map[string]string{
 		"sql/condition_subscriptions.sql":     server,
 		"sql/condition_superuser.sql":         server,
 		"sql/condition_vacuum_held.sql":       server,
+		"sql/condition_versions.sql":          server,
 	},
 	coldSQLite: {
 		"fingerprint.go": "PostgreSQL has regular expressions and a hash", "sql/inbox_turn.sql": "PostgreSQL has a function",

@@ -341,4 +341,17 @@ var Catalogue = []Condition{
 		Means:  "An event that was written to try the whole way was not delivered in time, or a sink still owes it.",
 		Remedy: "outbox why ID of the event that the sentence names",
 	},
+	{
+		ID: "OBX-053", Name: "versions differ", Category: "relays", Severity: Notice, check: query("condition_versions"),
+		Means: "Relays, gateways or workers of several versions are connected to this database. If nobody is upgrading, " +
+			"one was forgotten.",
+		Remedy: "restart those of the other version: SELECT pid, client_addr, application_name FROM pg_stat_activity says " +
+			"whose sessions they are",
+	},
+	{
+		ID: "OBX-054", Name: "relays vanish", Category: "relays", Severity: Warning, check: ofTables(relaysVanish),
+		Means: "Relays die, or lose the database, without giving up their lanes. Each time these wait until the lease " +
+			"lapses.",
+		Remedy: "read the logs of the relays that the sentence names, and of what starts them: memory, restarts, network",
+	},
 }

@@ -199,6 +199,22 @@ func relayAlone(_ *Examination, t *served) []Finding {
 	return at(t.Name(), "one relay alone serves %s", t.Name())
 }
 
+// vanishing is how many relays of a table are too many to be gone without a word. Each is remembered for a minute.
+const vanishing = 3
+
+func relaysVanish(_ *Examination, t *served) []Finding {
+	var gone []string
+	for _, r := range t.lanes.Relays {
+		if r.ExpiresIn <= 0 {
+			gone = append(gone, r.Name)
+		}
+	}
+	if len(gone) < vanishing {
+		return nil
+	}
+	return at(t.Name(), "%d relays of %s have vanished of late: %s", len(gone), t.Name(), strings.Join(gone, "; "))
+}
+
 func laneSuspect(_ *Examination, t *served) (found []Finding) {
 	for _, l := range t.lanes.Lanes {
 		switch {

@@ -140,7 +140,9 @@ func (p *patient) examine() condition.Report {
 	p.Helper()
 	ctx, cancel := context.WithTimeout(p.Context(), testenv.Patience)
 	defer cancel()
-	which := condition.Selection{Only: []string{p.asking}, Audit: p.asking >= "OBX-046"}
+	which := condition.Selection{Only: []string{p.asking},
+		Audit: slices.ContainsFunc(condition.Catalogue,
+			func(c condition.Condition) bool { return c.ID == p.asking && c.Category == "audit" })}
 	if p.elsewhere != "" {
 		db, err := app.OpenDatabase(ctx, p.url)
 		must(p.T, err)

@@ -325,6 +325,29 @@ var provoked = map[string]provocation{
 		must(p.T, p.pool.QueryRow(p.Context(), "SELECT id FROM outbox_events").Scan(&p.canary.ID))
 		return "is NEW in outbox_events", func() { stop := p.relay(); p.eventuallyWell(); stop(); p.exec(noEvents) }
 	},
+	"OBX-053": func(p *patient) (string, func()) {
+		var sessions []*pgx.Conn
+		for _, version := range []string{"v9.9.8", "v9.9.9"} {
+			cfg, err := pgx.ParseConfig(p.url)
+			must(p.T, err)
+			cfg.RuntimeParams["application_name"] = "outbox relay " + version
+			session, err := pgx.ConnectConfig(p.Context(), cfg)
+			must(p.T, err)
+			sessions = append(sessions, session)
+		}
+		return "2 versions are connected to this database: v9.9.8 (relay), v9.9.9 (relay)", func() {
+			for _, s := range sessions {
+				must(p.T, s.Close(p.Context()))
+			}
+			p.eventuallyWell()
+		}
+	},
+	"OBX-054": func(p *patient) (string, func()) {
+		p.exec("INSERT INTO outbox_relays (table_name, owner, name, joined_at, expires_at) SELECT 'outbox_events', " +
+			"gen_random_uuid(), 'web ' || n, now() - interval '1 minute', now() - interval '10 seconds' FROM " +
+			"generate_series(1, 3) n")
+		return "3 relays of outbox_events have vanished of late: web", p.cured(noRelays)
+	},
 }
 
 // TestProvoked makes every condition of the catalogue true, finds it, takes its cause away, and finds it no more.
