@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -148,8 +149,11 @@ func TestPostgresStopAfterKillFreesSharedMemory(t *testing.T) {
 	if err := server.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if after := segments(); strings.Contains(after, " "+id+" ") {
-		t.Errorf("segment %s is still there: %s", id, after)
+	// It goes with the last process that has it: a backend on a busy machine may still be ending.
+	for began := time.Now(); strings.Contains(segments(), " "+id+" "); time.Sleep(20 * time.Millisecond) {
+		if time.Since(began) > testenv.Patience {
+			t.Fatalf("segment %s is still there: %s", id, segments())
+		}
 	}
 }
 
