@@ -13,7 +13,7 @@ import (
 )
 
 // Time limits of a single step. They are far above what a loaded 2-core machine was seen to need (initdb 3 s, start 1
-// s, stop 0.2 s): reaching one means that something hangs.
+// s, RabbitMQ's 70 s, stop 0.2 s): reaching one means that something hangs.
 const (
 	startLimit = 3 * time.Minute
 	stopLimit  = 30 * time.Second
