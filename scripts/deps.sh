@@ -44,7 +44,6 @@ have_rabbitmq() {
 	{ [ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || have rabbitmq-server; } && have epmd
 }
 
-# Into bin: of the package only this program is wanted, and not its service.
 # What packages are made in and looked at with: a Debian of their own, rpm, and systemd's own opinion of the unit.
 if [ "$wanted" = packages ]; then
 	have mmdebstrap || extra+=(mmdebstrap)
@@ -53,6 +52,7 @@ if [ "$wanted" = packages ]; then
 	wanted=servers
 fi
 
+# Into bin: of the package only this program is wanted, and not its service.
 bin=$(dirname "$0")/../bin
 have_promtool() { [ "$wanted" = servers ] || have promtool || [ -x "$bin/promtool" ]; }
 

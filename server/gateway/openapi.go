@@ -12,10 +12,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/outboxrelay/outbox/internal/version"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/token"
-
-	"github.com/outboxrelay/outbox/internal/version"
 )
 
 const description = `Runs of a crawler and their events.
