@@ -12,7 +12,8 @@ import (
 
 const module = "github.com/outboxrelay/outbox"
 
-// Set by the linker when a release is built (scripts/release.sh): what is built outside of a module's cache has neither.
+// Set by the linker when a release is built (scripts/release.sh): what is built outside of a module's cache has
+// neither.
 var stamped, revision string
 
 // Build is what is known of a program.
