@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
@@ -86,25 +85,4 @@ func start(t *testing.T, cmd *exec.Cmd) *process {
 		}
 	})
 	return p
-}
-
-// run runs a program to its end, which must be a good one, and returns what it printed.
-func run(t *testing.T, cmd *exec.Cmd) string {
-	t.Helper()
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("%s: %v\n%s%s", cmd, err, &out, &errs)
-	}
-	return out.String()
-}
-
-// eventually waits for what is sure to come.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("in vain waited until %s", what)
-		}
-	}
 }

@@ -92,7 +92,7 @@ func TestSystemdIsTold(t *testing.T) {
 	cmd.Env = append(os.Environ(), "OUTBOX_DATABASE_URL="+away.String(), "OUTBOX_SINK="+testenv.RedisServer(t).URL(),
 		"NOTIFY_SOCKET="+m.socket, "WATCHDOG_USEC=120000000")
 	serving := start(t, cmd)
-	eventually(t, "it says what it waits for", func() bool {
+	testenv.Eventually(t, "it says what it waits for", func() bool {
 		return m.has("STATUS=not ready: waiting for database ")
 	})
 	if m.has("READY=1") {
@@ -116,8 +116,8 @@ func TestSystemdIsTold(t *testing.T) {
 			go pipe(out, in)
 		}
 	}()
-	eventually(t, "it is ready", func() bool { return m.has("READY=1") && m.has("STATUS=serving") })
-	eventually(t, "it gives a sign of life", func() bool { return !m.beaten().IsZero() })
+	testenv.Eventually(t, "it is ready", func() bool { return m.has("READY=1") && m.has("STATUS=serving") })
+	testenv.Eventually(t, "it gives a sign of life", func() bool { return !m.beaten().IsZero() })
 	noError(t, serving.Process.Signal(syscall.SIGTERM))
 	<-serving.ended
 	if !m.has("STOPPING=1") {
@@ -161,15 +161,15 @@ func TestWatchdogIsOfTheLoop(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan int)
 	go func() { ended <- main(ctx, "", "relay", "--log-level", "error") }()
-	eventually(t, "it lives", func() bool { return m.has("READY=1") && !m.beaten().IsZero() })
+	testenv.Eventually(t, "it lives", func() bool { return m.has("READY=1") && !m.beaten().IsZero() })
 	if code := main(t.Context(), "{}", "write", "--topic", "order.placed"); code != 0 {
 		t.Fatal("nothing is written")
 	}
 	<-stuck
-	eventually(t, "no sign of life comes", func() bool { return time.Since(m.beaten()) > 3*time.Second })
+	testenv.Eventually(t, "no sign of life comes", func() bool { return time.Since(m.beaten()) > 3*time.Second })
 	was := m.beaten()
 	close(release)
-	eventually(t, "it lives again", func() bool { return m.beaten().After(was) })
+	testenv.Eventually(t, "it lives again", func() bool { return m.beaten().After(was) })
 	stop()
 	if code := <-ended; code != 0 {
 		t.Errorf("exit code %d", code)

@@ -45,11 +45,11 @@ func TestOneVersion(t *testing.T) {
 		"--sink", "default="+testenv.RedisServer(t).URL(), "--sink", "hooks=webhook:"+endpoints+"?allow=private,http",
 		"--routes", "outbox_events=hooks"))
 
-	if text := run(t, outbox("version")); !strings.Contains(text, stamped+" ") {
+	if text := testenv.Run(t, outbox("version")); !strings.Contains(text, stamped+" ") {
 		t.Errorf("outbox version prints\n%s", text)
 	}
 	var printed struct{ Version string }
-	noError(t, json.Unmarshal([]byte(run(t, outbox("version", "-o", "json"))), &printed))
+	noError(t, json.Unmarshal([]byte(testenv.Run(t, outbox("version", "-o", "json"))), &printed))
 	said(t, "outbox version -o json", printed.Version, stamped)
 
 	said(t, "outbox_build_info", get(t, serving, "listening", "/metrics"),
@@ -60,7 +60,7 @@ func TestOneVersion(t *testing.T) {
 
 	write := outbox("write", "--topic", "order.placed")
 	write.Stdin = strings.NewReader("{}")
-	run(t, write)
+	testenv.Run(t, write)
 	select {
 	case agent := <-agents:
 		said(t, "User-Agent", agent, `^outbox-webhook/`+stamped+` \(\+https://`)
@@ -97,7 +97,7 @@ func get(t *testing.T, p *process, message, path string) string {
 	t.Helper()
 	line := regexp.MustCompile(`"msg":"` + message + `","address":"([^"]+)"`)
 	var found []string
-	eventually(t, "it says "+message, func() bool {
+	testenv.Eventually(t, "it says "+message, func() bool {
 		found = line.FindStringSubmatch(p.log())
 		select {
 		case <-p.ended:

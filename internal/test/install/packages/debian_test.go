@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
 // debian is a root of its own, in which packages are installed. Its network is the machine's.
@@ -25,15 +27,15 @@ func newDebian(t *testing.T) *debian {
 	if _, err := os.Stat(base); err != nil {
 		noError(t, os.MkdirAll(filepath.Dir(base), 0o755))
 		making := base + ".making.tar"
-		run(t, exec.Command("mmdebstrap", "--quiet", "--variant=minbase", "bookworm", making))
+		testenv.Run(t, exec.Command("mmdebstrap", "--quiet", "--variant=minbase", "bookworm", making))
 		noError(t, os.Rename(making, base))
 	}
 	d := &debian{t.TempDir()}
 	noError(t, os.Chmod(d.root, 0o755)) // for user outbox
 	noError(t, os.Chmod(filepath.Dir(d.root), 0o755))
-	run(t, exec.Command("tar", "-xpf", base, "-C", d.root, "--exclude=./dev/*"))
+	testenv.Run(t, exec.Command("tar", "-xpf", base, "-C", d.root, "--exclude=./dev/*"))
 	// The programs of a package may ask for these.
-	run(t, exec.Command("cp", "-a", "/dev/null", "/dev/urandom", d.path("/dev")))
+	testenv.Run(t, exec.Command("cp", "-a", "/dev/null", "/dev/urandom", d.path("/dev")))
 	return d
 }
 
@@ -45,7 +47,7 @@ func (d *debian) run(t *testing.T, args ...string) string {
 	cmd := exec.Command("chroot", append([]string{d.root}, args...)...)
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C",
 		"DEBIAN_FRONTEND=noninteractive"}
-	return run(t, cmd)
+	return testenv.Run(t, cmd)
 }
 
 // fails is run for what must not succeed.
@@ -60,7 +62,7 @@ func (d *debian) fails(t *testing.T, args ...string) {
 // install has dpkg install the package of a version.
 func (d *debian) install(t *testing.T, version string) {
 	t.Helper()
-	run(t, exec.Command("cp", file(t, version, "*.deb"), d.path("/outbox.deb")))
+	testenv.Run(t, exec.Command("cp", file(t, version, "*.deb"), d.path("/outbox.deb")))
 	d.run(t, "dpkg", "--install", "/outbox.deb")
 }
 

@@ -113,7 +113,7 @@ func TestLifeOfAPackage(t *testing.T) {
 	more := func(what string) {
 		t.Helper()
 		had := arrived()
-		eventually(t, what, func() bool { return arrived() > had+10*keys })
+		testenv.Eventually(t, what, func() bool { return arrived() > had+10*keys })
 	}
 	began := time.Now()
 	p := d.start(t)
@@ -139,7 +139,7 @@ func TestLifeOfAPackage(t *testing.T) {
 		t.Errorf("%s is at work", name)
 	}
 	stop()
-	eventually(t, "all events have arrived", func() bool { return arrived() >= l.total() })
+	testenv.Eventually(t, "all events have arrived", func() bool { return arrived() >= l.total() })
 	p.end(syscall.SIGTERM)
 	judge(t, redis.events(t, "orders"), l.written)
 	t.Logf("%d events in %.0f s", l.total(), time.Since(began).Seconds())
@@ -204,7 +204,7 @@ func judge(t *testing.T, got []event, written map[string]int) {
 
 // The .rpm has the same files, for the same owners.
 func TestRPM(t *testing.T) {
-	dump := run(t, exec.Command("rpm", "--query", "--package", "--dump", file(t, first, "*.rpm")))
+	dump := testenv.Run(t, exec.Command("rpm", "--query", "--package", "--dump", file(t, first, "*.rpm")))
 	for _, want := range []string{`/usr/bin/outbox `, `/etc/outbox/outbox.yaml `, `/usr/share/zsh/site-functions/_outbox `,
 		`/usr/lib/systemd/system/outbox.service `, `/usr/share/man/man1/outbox.1.gz `} {
 		if !strings.Contains(dump, want) {
@@ -214,7 +214,7 @@ func TestRPM(t *testing.T) {
 	if !strings.Contains(dump, "0100640 root outbox 1 ") { // 1: a file of settings
 		t.Errorf("the settings are not for root and group outbox:\n%s", dump)
 	}
-	scripts := run(t, exec.Command("rpm", "--query", "--package", "--scripts", file(t, first, "*.rpm")))
+	scripts := testenv.Run(t, exec.Command("rpm", "--query", "--package", "--scripts", file(t, first, "*.rpm")))
 	for _, want := range []string{"preinstall", "postinstall", "preuninstall", "postuninstall"} {
 		if !strings.Contains(scripts, want+" scriptlet") {
 			t.Errorf("it has no %s", want)

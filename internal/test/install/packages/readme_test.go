@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
 const module = "github.com/outboxrelay/outbox"
@@ -27,7 +29,7 @@ func block(t *testing.T, way string) string {
 func TestReadmeOnDebian(t *testing.T) {
 	for way, pattern := range map[string]string{"archive": "*.tar.gz", "package": "*.deb"} {
 		d := newDebian(t)
-		run(t, exec.Command("cp", file(t, first, pattern), d.path("/root")))
+		testenv.Run(t, exec.Command("cp", file(t, first, pattern), d.path("/root")))
 		out := d.run(t, "sh", "-ec", "cd /root\n"+block(t, way))
 		if !strings.Contains(out, "v"+first+" ") {
 			t.Errorf("%s: it prints\n%s", way, out)
@@ -45,7 +47,7 @@ func TestReadmeGoInstall(t *testing.T) {
 		noError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
 	}
 	git := func(args ...string) string {
-		return run(t, exec.Command("git", append([]string{"-C", root}, args...)...))
+		return testenv.Run(t, exec.Command("git", append([]string{"-C", root}, args...)...))
 	}
 	put("list", version+"\n")
 	put(version+".info", `{"Version": "`+version+`", "Time": "2026-11-26T00:00:00Z"}`)
@@ -57,14 +59,14 @@ func TestReadmeGoInstall(t *testing.T) {
 	}
 	git(pack...)
 	gopath := t.TempDir()
-	cache := strings.TrimSpace(run(t, exec.Command("go", "env", "GOMODCACHE")))
+	cache := strings.TrimSpace(testenv.Run(t, exec.Command("go", "env", "GOMODCACHE")))
 	cmd := exec.Command("sh", "-ec", block(t, "go"))
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(os.Environ(), "GOPATH="+gopath, "GOMODCACHE="+filepath.Join(gopath, "mod"),
 		// As the release was compiled, of which it takes what it can; of the sums those of the other modules are known.
 		"GOFLAGS=-modcacherw -trimpath -buildvcs=false", "CGO_ENABLED=0", "GOSUMDB=off",
 		"GOPROXY=file://"+proxy+",file://"+filepath.Join(cache, "cache", "download"), "GOBIN=")
-	if out := run(t, cmd); !strings.Contains(out, version+" ") {
+	if out := testenv.Run(t, cmd); !strings.Contains(out, version+" ") {
 		t.Errorf("it prints\n%s", out)
 	}
 }
@@ -78,7 +80,7 @@ func TestReadmeSource(t *testing.T) {
 	cmd.Env = append(os.Environ(), "GOFLAGS=-trimpath -buildvcs=false", "CGO_ENABLED=0",
 		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url.file://"+here+".insteadOf",
 		"GIT_CONFIG_VALUE_0=https://"+module)
-	if out := run(t, cmd); !regexp.MustCompile(`(?m)^(v0|devel)`).MatchString(out) {
+	if out := testenv.Run(t, cmd); !regexp.MustCompile(`(?m)^(v0|devel)`).MatchString(out) {
 		t.Errorf("it prints\n%s", out)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
 // What is released is whole: each file has its checksum and the checksums their signature, and what they sign is
@@ -17,7 +19,7 @@ func TestSignedChecksums(t *testing.T) {
 	folder := filepath.Join(dist, first)
 	check := exec.Command("sha256sum", "--check", "--strict", "checksums.txt")
 	check.Dir = folder
-	checked := strings.Count(run(t, check), ": OK")
+	checked := strings.Count(testenv.Run(t, check), ": OK")
 	entries, err := os.ReadDir(folder)
 	noError(t, err)
 	if want := len(entries) - 2; checked != want || want < 4 { // the checksums, and their signature
@@ -81,7 +83,7 @@ func TestArchive(t *testing.T) {
 func unpack(t *testing.T) (folder string) {
 	t.Helper()
 	dir := t.TempDir()
-	run(t, exec.Command("tar", "-xzf", file(t, first, "*.tar.gz"), "-C", dir))
+	testenv.Run(t, exec.Command("tar", "-xzf", file(t, first, "*.tar.gz"), "-C", dir))
 	found, err := filepath.Glob(dir + "/outbox_*")
 	noError(t, err)
 	if len(found) != 1 {
@@ -108,7 +110,7 @@ exec ./outbox relay`)
 	cmd.Dir, cmd.Env = dir, []string{"PATH=" + path, "ARCHIVE=" + file(t, first, "*.tar.gz"),
 		"OUTBOX_SINK=redis+stream://" + redis.addr + "?create=true"}
 	background(t, cmd)
-	eventually(t, "the event is delivered", func() bool { return len(redis.events(t, "order.placed")) == 1 })
+	testenv.Eventually(t, "the event is delivered", func() bool { return len(redis.events(t, "order.placed")) == 1 })
 	t.Logf("first event delivered %.1f s after unpacking began", time.Since(began).Seconds())
 }
 
@@ -116,7 +118,7 @@ exec ./outbox relay`)
 func TestBuiltTwice(t *testing.T) {
 	cmd := exec.Command("bash", filepath.Join(root, "scripts/release.sh"), "--twice")
 	cmd.Env = append(os.Environ(), "TARGETS="+target, "VERSION=v"+first)
-	out := run(t, cmd)
+	out := testenv.Run(t, cmd)
 	if !strings.Contains(out, "equal files") || strings.Count(out, "outbox_") < 4 {
 		t.Errorf("it says\n%s", out)
 	}

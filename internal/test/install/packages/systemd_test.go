@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
 // manager is a systemd of the test's own: that of a user, since a machine has one of its own or none. It is told that
@@ -29,7 +31,7 @@ mkdir /run/systemd/system
 exec /lib/systemd/systemd --user --log-target=console`)
 	cmd.Env = append(os.Environ(), "HOME="+home, "XDG_RUNTIME_DIR="+runtime)
 	m := &manager{background(t, cmd), cmd.Env}
-	eventually(t, "systemd is there", func() bool { return exists(filepath.Join(runtime, "systemd/private")) })
+	testenv.Eventually(t, "systemd is there", func() bool { return exists(filepath.Join(runtime, "systemd/private")) })
 	t.Cleanup(func() {
 		_ = m.command("exit").Run() // stops its units too
 		<-m.ended
@@ -47,7 +49,7 @@ func (m *manager) command(args ...string) *exec.Cmd {
 // is what systemd says of the service.
 func (m *manager) is(t *testing.T, property string) string {
 	t.Helper()
-	return strings.TrimSpace(run(t, m.command("show", "outbox", "--value", "--property", property)))
+	return strings.TrimSpace(testenv.Run(t, m.command("show", "outbox", "--value", "--property", property)))
 }
 
 // systemd starts the service of the archive, and starts it again when it is killed and when it stands still. The unit
@@ -71,17 +73,17 @@ func TestUnderSystemd(t *testing.T) {
 	noError(t, os.WriteFile(filepath.Join(units, "outbox.service"), []byte(unit), 0o600))
 	noError(t, os.WriteFile(filepath.Join(home, "env"), []byte("OUTBOX_PARTS=relay\nOUTBOX_DATABASE_URL="+database+
 		"\nOUTBOX_SINK=redis+stream://"+redis.addr+"?create=true\n"), 0o600))
-	run(t, exec.Command("cp", filepath.Join(there, "outbox.yaml"), home))
-	run(t, exec.Command(program, "migrate", "up", "--database", database))
+	testenv.Run(t, exec.Command("cp", filepath.Join(there, "outbox.yaml"), home))
+	testenv.Run(t, exec.Command(program, "migrate", "up", "--database", database))
 	m := newManager(t, home)
 	written := 0
 	delivers := func(when string) {
 		t.Helper()
 		write := exec.Command(program, "write", "--topic", "orders", "--database", database)
 		write.Stdin = strings.NewReader("{}")
-		run(t, write)
+		testenv.Run(t, write)
 		written++
-		eventually(t, "an event arrives "+when, func() bool { return len(redis.events(t, "orders")) >= written })
+		testenv.Eventually(t, "an event arrives "+when, func() bool { return len(redis.events(t, "orders")) >= written })
 	}
 	strike := func(signal syscall.Signal, restarts string) {
 		t.Helper()
@@ -91,12 +93,12 @@ func TestUnderSystemd(t *testing.T) {
 			t.Fatalf("MainPID is %d", pid)
 		}
 		noError(t, syscall.Kill(pid, signal))
-		eventually(t, "it is started again", func() bool {
+		testenv.Eventually(t, "it is started again", func() bool {
 			return m.is(t, "NRestarts") == restarts && m.is(t, "ActiveState") == "active"
 		})
 	}
 
-	run(t, m.command("start", "outbox")) // which returns when the service is ready
+	testenv.Run(t, m.command("start", "outbox")) // which returns when the service is ready
 	if state, status := m.is(t, "ActiveState"), m.is(t, "StatusText"); state != "active" || status != "serving" {
 		t.Errorf("started, it is %s and says %q", state, status)
 	}
@@ -105,7 +107,7 @@ func TestUnderSystemd(t *testing.T) {
 	delivers("after a crash")
 	strike(syscall.SIGSTOP, "2")
 	delivers("after a standstill")
-	run(t, m.command("stop", "outbox"))
+	testenv.Run(t, m.command("stop", "outbox"))
 	if result := m.is(t, "Result"); result != "success" {
 		t.Errorf("stopped, its result is %s", result)
 	}
@@ -117,8 +119,8 @@ func TestUnderSystemd(t *testing.T) {
 // A place that cannot be written to is named, with what is wrong with it.
 func TestReadOnlyPlace(t *testing.T) {
 	program, place := filepath.Join(unpack(t), "outbox"), t.TempDir()
-	run(t, exec.Command("mount", "-t", "tmpfs", "-o", "ro", "tmpfs", place))
-	t.Cleanup(func() { run(t, exec.Command("umount", place)) })
+	testenv.Run(t, exec.Command("mount", "-t", "tmpfs", "-o", "ro", "tmpfs", place))
+	t.Cleanup(func() { testenv.Run(t, exec.Command("umount", place)) })
 	for want, args := range map[string][]string{
 		"outbox.yaml: read-only file system":       {"init", "--file", place + "/outbox.yaml"},
 		"Hint: the file and its folder must exist": {"migrate", "up", "--database", "sqlite:" + place + "/outbox.db"},

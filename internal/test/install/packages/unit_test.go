@@ -7,13 +7,16 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
 const unit = root + "/deploy/outbox.service"
 
 // The unit is one that systemd takes, and leaves the process little: an exposure of at most 2.0.
 func TestUnit(t *testing.T) {
-	said := run(t, exec.Command("systemd-analyze", "security", "--offline=true", "--no-pager", "--threshold=20", unit))
+	said := testenv.Run(t, exec.Command("systemd-analyze", "security", "--offline=true", "--no-pager",
+		"--threshold=20", unit))
 	exposure := regexp.MustCompile(`Overall exposure level for outbox.service: (\S+)`).FindStringSubmatch(said)
 	if exposure == nil {
 		t.Fatalf("no exposure in\n%s", said)
