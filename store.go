@@ -56,7 +56,8 @@ type LeaseRequest struct {
 	Name  string // of the relay, for people
 	TTL   time.Duration
 	// Health is what hinders the relay, as a JSON object for people who look into the database ({"table": reason,
-	// "sinks": {name: reason}}), or "". The database keeps it, with when it began, while the relay is enrolled.
+	// "sinks": {name: reason}, "slow": {name: how slow}}), or "". The database keeps it, with when it began, while the
+	// relay is enrolled.
 	Health string
 	// Leaving keeps what the caller holds and takes nothing more: it is finishing what is in flight, and its enrolment
 	// has ended. Share is 0 then.

@@ -40,6 +40,13 @@ func (b *breaker) isOpen() bool {
 	return b.state != circuitClosed
 }
 
+// lags is SinkHealth.Lags.
+func (b *breaker) lags() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.circuit.lags(time.Now())
+}
+
 // enter asks for a turn, if need be for one at which no other relay or worker of this process takes one (see
 // quarantine.go). One with wait 0 is ended by leave.
 func (b *breaker) enter(alone bool) *ticket {
@@ -98,9 +105,9 @@ func (b *breaker) release(p *ticket) {
 	}
 }
 
-// report tells how a batch fared. It returns whether what the sink could not take should wait by itself because the
-// rest of the sink may work, and whether the sink is down.
-func (b *breaker) report(p *ticket, results []outbox.Result) (isolate, down bool) {
+// report tells how a batch fared, and how long the sink took for it. It returns whether what the sink could not take
+// should wait by itself because the rest of the sink may work, and whether the sink is down.
+func (b *breaker) report(p *ticket, took time.Duration, results []outbox.Result) (isolate, down bool) {
 	served, unavailable := 0, 0
 	for i := range results {
 		class, _ := outbox.Classify(results[i].Err)
@@ -117,6 +124,9 @@ func (b *breaker) report(p *ticket, results []outbox.Result) (isolate, down bool
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
+	if served > 0 {
+		b.answered(took, now)
+	}
 	isolate, down, long := b.circuit.report(p.probe, served, unavailable, now)
 	if long {
 		b.paced = now

@@ -98,12 +98,12 @@ func TestBreakerOneProbeAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := new(breaker)
 		first, second := b.enter(false), b.enter(false)
-		b.report(first, down(1000))
+		b.report(first, 0, down(1000))
 		b.leave(first)
 		if !b.isOpen() {
 			t.Fatal("closed after a batch of which nothing was taken")
 		}
-		b.report(second, down(1000)) // was on its way
+		b.report(second, 0, down(1000)) // was on its way
 		b.leave(second)
 		for _, ms := range []int{100, 200, 400, 800, 1600, 2000, 2000} {
 			want := time.Duration(ms) * time.Millisecond
@@ -115,7 +115,7 @@ func TestBreakerOneProbeAtATime(t *testing.T) {
 			if other := b.enter(false); !probe.probe || probe.wait > 0 || other.wait == 0 {
 				t.Fatalf("tickets %+v and %+v, want one probe", probe, other)
 			}
-			b.report(probe, down(10))
+			b.report(probe, 0, down(10))
 			b.leave(probe)
 		}
 		time.Sleep(2 * time.Second)
@@ -127,7 +127,7 @@ func TestBreakerOneProbeAtATime(t *testing.T) {
 			b.leave(probe)
 		}
 		probe := b.enter(false)
-		b.report(probe, []outbox.Result{{Err: outbox.Permanent(errors.New("refused"))}, {Err: outbox.ErrNotAttempted}})
+		b.report(probe, 0, []outbox.Result{{Err: outbox.Permanent(errors.New("refused"))}, {Err: outbox.ErrNotAttempted}})
 		if b.isOpen() {
 			t.Error("open although somebody was there to refuse an event")
 		}

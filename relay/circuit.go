@@ -34,6 +34,9 @@ type circuit struct {
 	records int           // that a probe may bring
 	part    time.Time     // when something was last taken beside something else that was not
 	slow    time.Time     // until when
+
+	took  time.Duration // by a batch, on average of the last few
+	asked time.Time     // when the last one was answered
 }
 
 type circuitState int8
@@ -65,6 +68,10 @@ const (
 	probeTime    = 100 * time.Millisecond
 
 	slowFor = 10 * time.Second
+
+	// A sink lags if a batch takes so long. What its last batch took says nothing of it after longAgo.
+	lagging = time.Second
+	longAgo = time.Minute
 )
 
 // ask returns how long to wait before asking for a turn again; 0: one may begin.
@@ -77,6 +84,25 @@ func (c *circuit) ask(now time.Time) time.Duration {
 	case circuitClosed:
 	}
 	return 0
+}
+
+// answered notes how long the sink took for a batch.
+func (c *circuit) answered(took time.Duration, now time.Time) {
+	if now.Sub(c.asked) > longAgo {
+		c.took = took
+	}
+	c.took, c.asked = c.took+(took-c.took)/4, now
+}
+
+// lags is how long a batch takes at a sink that takes long, cut to 1, 2, 4, 8 … s; 0 at any other.
+func (c *circuit) lags(now time.Time) (long time.Duration) {
+	if now.Sub(c.asked) > longAgo {
+		return 0
+	}
+	for step := lagging; step <= c.took; step *= 2 {
+		long = step
+	}
+	return long
 }
 
 // begin begins a turn and tells whether it is a probe.

@@ -126,13 +126,14 @@ func (o *outlet) publish(
 	}
 	part := chosen(batch, at)
 	limited, cancel := context.WithTimeout(ctx, answerTime(o.sink, timeout))
+	began := time.Now()
 	answers := publisher{o.sink}.publish(limited, part)
 	late := limited.Err() != nil
 	cancel()
 	if late {
 		o.breaker.late()
 	}
-	o.breaker.report(pass, answers)
+	o.breaker.report(pass, time.Since(began), answers)
 	for k, i := range at {
 		if results[i] = answers[k]; answers[k].Err != nil {
 			results[i].Err = &owing{answers[k].Err}

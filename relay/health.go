@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -153,16 +154,20 @@ func (r *tableRelay) hindrance(sinks map[string]*sinkState) string {
 	h := struct {
 		Table string            `json:"table,omitempty"`
 		Sinks map[string]string `json:"sinks,omitempty"`
-	}{Table: forColumn(r.health(time.Now()).Reason), Sinks: map[string]string{}}
+		Slow  map[string]string `json:"slow,omitempty"`
+	}{Table: forColumn(r.health(time.Now()).Reason), Sinks: map[string]string{}, Slow: map[string]string{}}
 	for _, name := range r.cfg.table.sinks() {
 		if sinks[name] == nil {
 			continue
 		}
-		if s := sinks[name].health(); !s.Ready || s.Down {
+		switch s := sinks[name].health(); {
+		case !s.Ready || s.Down:
 			h.Sinks[name] = forColumn(cmp.Or(s.Reason, "it takes nothing and is only probed"))
+		case s.Lags > 0:
+			h.Slow[name] = fmt.Sprintf("a batch takes %s or longer", s.Lags)
 		}
 	}
-	if h.Table == "" && len(h.Sinks) == 0 {
+	if h.Table == "" && len(h.Sinks)+len(h.Slow) == 0 {
 		return ""
 	}
 	text, err := json.Marshal(h)

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"time"
 
 	"github.com/outboxrelay/outbox"
 )
@@ -35,6 +36,7 @@ func (j *journal) publish(
 	}
 	at := j.fanout.direct(w, w.cfg.table.Sink, batch, all, results)
 	part := chosen(batch, at)
+	began := time.Now()
 	answers := w.publisher.publish(w.patient(ctx), part)
 	if !t.pass.probe {
 		w.reduce(ctx, part, answers)
@@ -42,7 +44,7 @@ func (j *journal) publish(
 	for k, i := range at {
 		results[i] = answers[k]
 	}
-	isolate, down = w.cfg.breaker.report(t.pass, results)
+	isolate, down = w.cfg.breaker.report(t.pass, time.Since(began), results)
 	w.owe(batch, results, isolate)
 	return results, isolate, down
 }

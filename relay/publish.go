@@ -195,11 +195,12 @@ func (direct) destinations(r *tableRelay, rec *outbox.Record) ([]string, error) 
 func (direct) publish(
 	ctx context.Context, w *worker, t *turn, batch []outbox.Delivery,
 ) (results []outbox.Result, isolate, down bool) {
+	began := time.Now()
 	results = w.publisher.publish(w.patient(ctx), batch)
 	if !t.pass.probe { // which is small, and finds out whether the broker is there at all
 		w.reduce(ctx, batch, results)
 	}
-	isolate, down = w.cfg.breaker.report(t.pass, results)
+	isolate, down = w.cfg.breaker.report(t.pass, time.Since(began), results)
 	return results, isolate, down
 }
 

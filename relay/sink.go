@@ -20,6 +20,8 @@ type SinkHealth struct {
 	Ready  bool   // it answers, if it can be asked
 	Reason string // why not
 	Down   bool   // nothing is claimed for it but probes
+	// Lags is how long a batch takes of late if that is long: 1 s, 2 s, 4 s and so on, or longer. Else it is 0.
+	Lags time.Duration
 }
 
 // sinkState is a sink and what is known of it.
@@ -51,7 +53,7 @@ func (s *sinkState) probe(ctx context.Context) error {
 func (s *sinkState) health() SinkHealth {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := SinkHealth{Ready: s.err == nil, Down: s.breaker.isOpen()}
+	h := SinkHealth{Ready: s.err == nil, Down: s.breaker.isOpen(), Lags: s.breaker.lags()}
 	if s.err != nil {
 		h.Reason = s.err.Error()
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/operate"
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/store/retention"
+	"github.com/outboxrelay/outbox/internal/version"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/subscription"
 	"github.com/outboxrelay/outbox/server/token"
@@ -188,7 +190,11 @@ type use struct {
 	name  string // as the server's list of sessions shows it
 	conns int    // at most at a time
 	relay bool   // a relay's sessions have settings of their own
+	alike string // config.Fingerprint of a relay's settings
 }
+
+// called is the application_name of its sessions.
+func (u use) called() string { return strings.TrimSpace(version.Named(u.name) + " " + u.alike) }
 
 // OpenDatabase opens the database for a command that writes or reads as an application would, and
 // sees to it that it answers.

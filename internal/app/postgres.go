@@ -26,7 +26,6 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/pgschema"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
 	"github.com/outboxrelay/outbox/internal/store/retention"
-	"github.com/outboxrelay/outbox/internal/version"
 	"github.com/outboxrelay/outbox/server/pgstore"
 	"github.com/outboxrelay/outbox/server/subscription"
 	"github.com/outboxrelay/outbox/store/postgres"
@@ -75,7 +74,7 @@ func openPostgres(ctx context.Context, databaseURL string, u use) (Database, err
 	if err != nil {
 		return nil, err
 	}
-	relay, err := postgres.Connect(ctx, databaseURL, postgres.Config{Conns: u.conns})
+	relay, err := postgres.Connect(ctx, databaseURL, postgres.Config{Conns: u.conns, Name: u.called()})
 	if err != nil {
 		pool.Close()
 		return nil, err
@@ -96,7 +95,7 @@ func openPool(ctx context.Context, databaseURL string, u use) (*pgxpool.Pool, er
 	}
 	cfg.ConnConfig.ConnectTimeout = 10 * time.Second
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
-		cfg.ConnConfig.RuntimeParams["application_name"] = version.Named(u.name)
+		cfg.ConnConfig.RuntimeParams["application_name"] = u.called()
 	}
 	postgres.Adapt(cfg)
 	// Of several servers the primary: to a stream a standby's older log looks like one that has

@@ -46,7 +46,8 @@ func (r *relayPart) run(ctx context.Context) error {
 	for _, t := range wanted {
 		served += owing(r.cfg, t)
 	}
-	db, err := r.open(ctx, r.part, use{name: "outbox relay", conns: (workers+3)*served + 2, relay: true})
+	db, err := r.open(ctx, r.part, use{name: "outbox relay", alike: r.cfg.Fingerprint(), relay: true,
+		conns: (workers+3)*served + 2})
 	if err != nil {
 		return unlessStopped(ctx, err)
 	}

@@ -99,6 +99,7 @@ var only = map[string]map[string]string{
 		"sql/condition_read_only.sql":         server,
 		"sql/condition_refused.sql":           server,
 		"sql/condition_retention.sql":         server,
+		"sql/condition_settings.sql":          server,
 		"sql/condition_subscriptions.sql":     server,
 		"sql/condition_superuser.sql":         server,
 		"sql/condition_vacuum_held.sql":       server,

@@ -46,10 +46,11 @@ func (a *application) printConfig() *cobra.Command {
 		effective := c.Effective()
 		// What is wrong comes after what is in effect: one looks at the one to understand the other.
 		if c.Output == "json" {
-			err = printJSON(a.Out, map[string]any{"settings": effective})
+			err = printJSON(a.Out, map[string]any{"settings": effective, "fingerprint": c.Fingerprint()})
 		} else {
 			err = list[config.Setting]{items: effective, head: "SETTING,VALUE,FROM",
 				cells: settingCells}.print(a, c.Output)
+			fmt.Fprintln(a.Out, "\nRelays with these settings call themselves "+c.Fingerprint()+".")
 		}
 		return firstOf(err, a.checked(&c, 0))
 	})

@@ -354,4 +354,17 @@ var Catalogue = []Condition{
 			"lapses.",
 		Remedy: "read the logs of the relays that the sentence names, and of what starts them: memory, restarts, network",
 	},
+	{
+		ID: "OBX-055", Name: "settings differ", Category: "relays", Severity: Notice, check: query("condition_settings"),
+		Means: "Relays that are told to serve the same tables have settings that make something else of an event: other " +
+			"sinks, routes, retries or ages. What becomes of an event depends on which of them has its lane.",
+		Remedy: "compare what outbox config print says on each machine, its last line has the digits that the sentence " +
+			"names; restart the relays with the old settings",
+	},
+	{
+		ID: "OBX-056", Name: "sink slow", Category: "sinks", Severity: Warning, check: sinkSlow,
+		Means: "The sink takes what it is sent, and takes long. Its events are late by as much, and a worker that waits " +
+			"for it claims nothing else.",
+		Remedy: "look at the sink's own metrics; a table with routes waits for it only for --route-timeout",
+	},
 }

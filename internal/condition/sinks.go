@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/store/operate"
 )
 
 // ofSinks looks at each sink that could be opened.
@@ -121,12 +122,25 @@ func certificateEnds(ctx context.Context, x *Examination) (found []Finding, err 
 	return found, nil
 }
 
-func sinkDown(_ context.Context, x *Examination) (found []Finding, err error) {
+func sinkDown(_ context.Context, x *Examination) ([]Finding, error) {
+	return toldOfSinks(x, func(t operate.Trouble) map[string]string { return t.Sinks },
+		"sink %s is down%s, as %s says; nothing is lost: %s")
+}
+
+func sinkSlow(_ context.Context, x *Examination) ([]Finding, error) {
+	return toldOfSinks(x, func(t operate.Trouble) map[string]string { return t.Slow },
+		"sink %s is slow%s, as %s says: %s")
+}
+
+// toldOfSinks is what relays tell of their sinks: a finding has its name, since when, which relays say so, and why.
+func toldOfSinks(
+	x *Examination, of func(operate.Trouble) map[string]string, format string,
+) (found []Finding, err error) {
 	all, err := x.troubles()
 	byName := map[string]*Finding{}
 	relays := map[string][]string{}
 	for _, t := range all {
-		for name, why := range t.Sinks {
+		for name, why := range of(t) {
 			f := byName[name]
 			if f == nil {
 				f = &Finding{About: name, Since: t.Since, Says: why}
@@ -146,7 +160,7 @@ func sinkDown(_ context.Context, x *Examination) (found []Finding, err error) {
 		if f.Since != nil {
 			lasts = " for " + lasting(x.Now().Sub(*f.Since))
 		}
-		f.Says = fmt.Sprintf("sink %s is down%s, as %s says; nothing is lost: %s", name, lasts,
+		f.Says = fmt.Sprintf(format, name, lasts,
 			strings.Join(relays[name], " and "), f.Says)
 		found = append(found, f)
 	}

@@ -2,6 +2,8 @@ package config
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"maps"
@@ -248,6 +250,28 @@ type Setting struct {
 // Effective returns every setting, in the order in which they are documented, and the flags that
 // are variables too.
 func (c Config) Effective() []Setting { return c.found.settings }
+
+// deciding are the settings that decide what becomes of an event, whichever relay has it.
+var deciding = []string{"sink", "layouts", "settle", "destination", "routes", "envelope", "route_timeout", "lease_ttl",
+	"max_attempts", "backoff_base", "retry", "dedup_window", "retention", "archive"}
+
+// Fingerprint is how relays with the same settings know each other: digits of the settings that decide what becomes of
+// an event, a slash, and digits of the tables that a relay is told to serve. No password is in it.
+func (c Config) Fingerprint() string {
+	settings, tables := sha256.New(), sha256.New()
+	for _, s := range c.found.settings {
+		if texts, ok := s.Value.([]string); ok {
+			s.Value = slices.Sorted(slices.Values(texts))
+		}
+		switch {
+		case slices.Contains(deciding, s.Name):
+			fmt.Fprintf(settings, "%s=%v\n", s.Name, s.Value)
+		case s.Name == "table":
+			fmt.Fprint(tables, s.Value)
+		}
+	}
+	return fmt.Sprintf("%.3x/%.3s", settings.Sum(nil), hex.EncodeToString(tables.Sum(nil)))
+}
 
 // Given tells whether a flag, a variable or the file has set a flag's setting.
 func (c Config) Given(flag string) bool { return c.found.origins[key(flag)] != "" }

@@ -166,3 +166,32 @@ func TestEffective(t *testing.T) {
 		t.Errorf("got %+v, error %v", c.Effective()[1], err)
 	}
 }
+
+func TestFingerprint(t *testing.T) {
+	of := func(file string, args ...string) (settings, tables string) {
+		c, err := load(t, file, nil, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		settings, tables, _ = strings.Cut(c.Fingerprint(), "/")
+		return settings, tables
+	}
+	route := "routes: [{to: [default]}]\n"
+	settings, tables := of("table: [a, b]\ndestination: {a: x, b: y}\nsink: redis://:hunter2@h/0\n" + route)
+	for _, c := range []struct {
+		what, file              string
+		args                    []string
+		sameSettings, sameTable bool
+	}{
+		{"another way to say it", route,
+			[]string{"--table=b,a", "--destination=b=y,a=x", "--sink=redis://h/0", "--batch=7"}, true, true},
+		{"other tables", route, []string{"--destination=b=y,a=x", "--sink=redis://h/0"}, true, false},
+		{"another sink", route, []string{"--table=b,a", "--destination=b=y,a=x", "--sink=redis://i/0"}, false, true},
+		{"another route", "routes: [{topic: t, to: [default]}]\n",
+			[]string{"--table=b,a", "--destination=b=y,a=x", "--sink=redis://h/0"}, false, true},
+	} {
+		if s, of := of(c.file, c.args...); (s == settings) != c.sameSettings || (of == tables) != c.sameTable {
+			t.Errorf("%s: got %s/%s beside %s/%s", c.what, s, of, settings, tables)
+		}
+	}
+}

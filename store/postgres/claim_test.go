@@ -30,7 +30,7 @@ func migrated(t *testing.T) *pgxpool.Pool { return connected(t, migratedURL(t)) 
 // connected returns a pool of a relay's sessions.
 func connected(t *testing.T, url string) *pgxpool.Pool {
 	t.Helper()
-	pool, err := connect(t.Context(), url, 4)
+	pool, err := connect(t.Context(), url, Config{Conns: 4})
 	if err != nil {
 		t.Fatal(err)
 	}

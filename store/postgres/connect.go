@@ -31,6 +31,8 @@ type Config struct {
 	// one for its leases and one for retention. One counts backlogs, one looks for work, and Listen has one. With fewer
 	// they take turns. What was not needed for half a minute is closed.
 	Conns int
+	// Name is what the sessions call themselves to the server (outbox relay, and the version), unless the URL says it.
+	Name string
 }
 
 // Connect returns the database behind a URL for a relay, whose sessions have the settings of sql/session.sql. It does
@@ -42,7 +44,10 @@ func Connect(ctx context.Context, url string, cfg Config) (*DB, error) {
 	if cfg.Conns == 0 {
 		cfg.Conns = 20
 	}
-	pool, err := connect(ctx, url, cfg.Conns)
+	if cfg.Name == "" {
+		cfg.Name = version.Named("outbox relay")
+	}
+	pool, err := connect(ctx, url, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +61,7 @@ const (
 )
 
 // connect opens a pool for relays.
-func connect(ctx context.Context, url string, conns int) (*pgxpool.Pool, error) {
+func connect(ctx context.Context, url string, of Config) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, fmt.Errorf("parse database URL: %w", withoutURL(err))
@@ -65,7 +70,7 @@ func connect(ctx context.Context, url string, conns int) (*pgxpool.Pool, error) 
 	if err != nil {
 		return nil, err
 	}
-	cfg.MaxConns = int32(min(max(conns, 2), 1000))
+	cfg.MaxConns = int32(min(max(of.Conns, 2), 1000))
 	if cfg.MaxConnIdleTime == pgxDefaultIdle { // the URL says nothing else
 		cfg.MaxConnIdleTime = idleConns
 	}
@@ -73,7 +78,7 @@ func connect(ctx context.Context, url string, conns int) (*pgxpool.Pool, error) 
 	// Whatever the URL says: Claim reads the binary format, which the simple protocol does not have.
 	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
-		cfg.ConnConfig.RuntimeParams["application_name"] = version.Named("outbox relay")
+		cfg.ConnConfig.RuntimeParams["application_name"] = of.Name
 	}
 	adapt(cfg, settings)
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)

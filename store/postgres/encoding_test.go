@@ -138,7 +138,7 @@ func TestRelaySpeaksUTF8(t *testing.T) {
 	_, err := plain.Exec(t.Context(),
 		"ALTER DATABASE "+pgx.Identifier{plain.Config().ConnConfig.Database}.Sanitize()+" SET client_encoding = 'LATIN1'")
 	ok(t, err)
-	pool, err := postgres.ConnectPool(t.Context(), url, 2)
+	pool, err := postgres.ConnectPool(t.Context(), url, postgres.Config{Conns: 2})
 	ok(t, err)
 	t.Cleanup(pool.Close)
 	if got := one[string](t, pool, "SHOW client_encoding"); got != "UTF8" {

@@ -27,7 +27,7 @@ func relayLogin(t *testing.T, admin *pgxpool.Pool) (pool *pgxpool.Pool, login st
 		t.Fatal(err)
 	}
 	at.User = url.User(login)
-	pool, err = connect(t.Context(), at.String(), 4)
+	pool, err = connect(t.Context(), at.String(), Config{Conns: 4})
 	if err != nil {
 		t.Fatal(err)
 	}

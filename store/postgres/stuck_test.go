@@ -226,7 +226,7 @@ func TestHolderComesFirstAfterAnOutage(t *testing.T) {
 	if err := pgmigrations.Up(t.Context(), url, pgmigrations.Sets...); err != nil {
 		t.Fatal(err)
 	}
-	pool, err := connect(t.Context(), url, 4)
+	pool, err := connect(t.Context(), url, Config{Conns: 4})
 	if err != nil {
 		t.Fatal(err)
 	}

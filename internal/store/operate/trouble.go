@@ -69,18 +69,19 @@ type Trouble struct {
 	Of    string            `json:"table,omitempty"` // by its name in leases
 	Why   string            `json:"reason,omitempty"`
 	Sinks map[string]string `json:"sinks,omitempty"` // reasons by name
+	Slow  map[string]string `json:"slow,omitempty"`  // sinks that take, but take long, by name
 }
 
 // tell takes over what a relay has told (outbox.LeaseRequest has its form).
 func (t *Trouble) tell(health []byte) error {
 	var told struct {
-		Table string
-		Sinks map[string]string
+		Table       string
+		Sinks, Slow map[string]string
 	}
 	if err := json.Unmarshal(health, &told); err != nil {
 		return fmt.Errorf("read what relay %s has told of %s: %w", t.Relay, t.Of, err)
 	}
-	t.Why, t.Sinks = told.Table, told.Sinks
+	t.Why, t.Sinks, t.Slow = told.Table, told.Sinks, told.Slow
 	return nil
 }
 

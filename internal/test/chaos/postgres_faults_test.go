@@ -103,7 +103,8 @@ func (w *world) failed(state string) (claims, settles int) {
 	w.t.Helper()
 	log, err := w.pg.Log()
 	w.must(err)
-	for _, entry := range strings.Split(log, "\noutbox relay "+state+" STATEMENT:")[1:] {
+	relays := regexp.MustCompile(`\noutbox relay \S+ (\S+ )?` + state + ` STATEMENT:`) // the version, and the settings' digits
+	for _, entry := range relays.Split(log, -1)[1:] {
 		statement := indented.FindString(entry)
 		switch table, update := strings.Contains(statement, `"outbox_events"`), strings.Contains(statement, "UPDATE"); {
 		case table && update:

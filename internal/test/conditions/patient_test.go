@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
@@ -93,6 +94,25 @@ func (p *patient) set(variables ...string) (cure func()) {
 		}), v)
 	}
 	return func() { p.environ = before }
+}
+
+// connected opens sessions that call themselves so, and returns what ends them.
+func (p *patient) connected(names ...string) (cure func()) {
+	var sessions []*pgx.Conn
+	for _, name := range names {
+		cfg, err := pgx.ParseConfig(p.url)
+		must(p.T, err)
+		cfg.RuntimeParams["application_name"] = name
+		session, err := pgx.ConnectConfig(p.Context(), cfg)
+		must(p.T, err)
+		sessions = append(sessions, session)
+	}
+	return func() {
+		for _, s := range sessions {
+			must(p.T, s.Close(p.Context()))
+		}
+		p.eventuallyWell()
+	}
 }
 
 // login makes the login of a role that of the settings, and returns what makes it postgres again.
@@ -206,6 +226,17 @@ func (p *patient) held() (n int) {
 	must(p.T, p.pool.QueryRow(p.Context(), "SELECT count(owner) FROM outbox_lanes WHERE table_name = "+
 		"'outbox_events' AND expires_at > now()").Scan(&n))
 	return n
+}
+
+// delivered waits until outbox_events has nothing to deliver.
+func (p *patient) delivered() {
+	p.Helper()
+	for began, left := time.Now(), 1; left > 0; time.Sleep(10 * time.Millisecond) {
+		must(p.T, p.pool.QueryRow(p.Context(), "SELECT count(*) FROM outbox_events WHERE processed_at IS NULL").Scan(&left))
+		if time.Since(began) > testenv.Patience {
+			p.Fatalf("%d events are not delivered", left)
+		}
+	}
 }
 
 // relay runs one until it is stopped.

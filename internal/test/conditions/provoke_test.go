@@ -326,27 +326,50 @@ var provoked = map[string]provocation{
 		return "is NEW in outbox_events", func() { stop := p.relay(); p.eventuallyWell(); stop(); p.exec(noEvents) }
 	},
 	"OBX-053": func(p *patient) (string, func()) {
-		var sessions []*pgx.Conn
-		for _, version := range []string{"v9.9.8", "v9.9.9"} {
-			cfg, err := pgx.ParseConfig(p.url)
-			must(p.T, err)
-			cfg.RuntimeParams["application_name"] = "outbox relay " + version
-			session, err := pgx.ConnectConfig(p.Context(), cfg)
-			must(p.T, err)
-			sessions = append(sessions, session)
-		}
-		return "2 versions are connected to this database: v9.9.8 (relay), v9.9.9 (relay)", func() {
-			for _, s := range sessions {
-				must(p.T, s.Close(p.Context()))
-			}
-			p.eventuallyWell()
-		}
+		return "2 versions are connected to this database: v9.9.8 (relay), v9.9.9 (relay)",
+			p.connected("outbox relay v9.9.8", "outbox relay v9.9.9")
 	},
 	"OBX-054": func(p *patient) (string, func()) {
 		p.exec("INSERT INTO outbox_relays (table_name, owner, name, joined_at, expires_at) SELECT 'outbox_events', " +
 			"gen_random_uuid(), 'web ' || n, now() - interval '1 minute', now() - interval '10 seconds' FROM " +
 			"generate_series(1, 3) n")
 		return "3 relays of outbox_events have vanished of late: web", p.cured(noRelays)
+	},
+	"OBX-055": func(p *patient) (string, func()) {
+		digits := p.settings().Fingerprint()
+		mine, tables, _ := strings.Cut(digits, "/")
+		stop := p.relay()
+		end := p.connected("outbox relay v1 000000/"+tables, "outbox relay v1 111111/aaa") // the last serves other tables
+		return "relays of the same tables have 2 different settings: 000000 (by a socket), " + mine + " (",
+			func() { end(); stop() }
+	},
+	"OBX-056": func(p *patient) (string, func()) {
+		stop := p.relay()
+		ended, end := make(chan struct{}), make(chan struct{})
+		go func() { // whatever it takes until the relay has published something meanwhile
+			defer close(ended)
+			for ; ; time.Sleep(100 * time.Millisecond) {
+				select {
+				case <-end:
+					return
+				default:
+					p.tell("CLIENT", "PAUSE", "1500", "ALL")
+					p.exec(event("tenant_id", "'acme'"))
+					p.tell("PING")
+				}
+			}
+		}()
+		return "sink default is slow for ", func() {
+			close(end)
+			<-ended
+			for range 10 {
+				p.exec(event("tenant_id", "'acme'"))
+				p.delivered()
+			}
+			p.eventuallyWell()
+			stop()
+			p.exec(noEvents)
+		}
 	},
 }
 

@@ -4,6 +4,6 @@ SELECT 'notice', 'relays', format('%s versions are connected to this database: %
        NULL::timestamptz, NULL::text
   FROM (SELECT split_part(a.application_name, ' ', 3) AS version, string_agg(DISTINCT split_part(a.application_name, ' ', 2), ', ') AS parts
           FROM pg_stat_activity a
-         WHERE a.datname = current_database() AND a.application_name ~ '^outbox (relay|gateway|worker) \S+$'
+         WHERE a.datname = current_database() AND a.application_name ~ '^outbox (relay|gateway|worker) \S+( \S+)?$'
          GROUP BY 1) AS connected
 HAVING count(*) > 1
