@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -348,6 +351,70 @@ func TestSubscriptionOfTwoConsumersAfterLong(t *testing.T) {
 	if total != events {
 		t.Errorf("%d events came, want %d", total, events)
 	}
+}
+
+// What is asked for 100 events reads some hundred rows, whatever the statistics are and however many the log has.
+func TestSubscriptionPlans(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.subscribe("s", ", '-infinity'")
+	cfg, err := pgx.ParseConfig(l.pool.Config().ConnString())
+	ok(t, err)
+	var plans []string
+	cfg.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { plans = append(plans, n.Message) }
+	conn, err := pgx.ConnectConfig(t.Context(), cfg)
+	ok(t, err)
+	defer conn.Close(context.Background())
+	if _, err = conn.Exec(t.Context(), "LOAD 'auto_explain'"); err != nil {
+		t.Skipf("this server's programs come without auto_explain: %v", err)
+	}
+	_, err = conn.Exec(t.Context(), "SET auto_explain.log_nested_statements = on; SET auto_explain.log_analyze = on; "+
+		"SET auto_explain.log_timing = off; SET auto_explain.log_min_duration = 0; SET client_min_messages = log")
+	ok(t, err)
+	const rows, most = 20_000, 100
+	for _, statistics := range []string{"of an empty log", "of a full one"} {
+		_, err = l.pool.Exec(t.Context(), "INSERT INTO outbox_log (event_topic, occurred_at, aggregate_id, source_bc, payload) "+
+			"SELECT 'a', now(), i::text, 'test', to_jsonb(i) FROM generate_series(1, $1::int) i", rows)
+		ok(t, err)
+		for range 5 { // the first fetches what the others give
+			plans = nil
+			some := l.next(conn, "s", most, minute)
+			if len(some) != most || len(plans) < 5 {
+				t.Fatalf("%d events and %d plans", len(some), len(plans))
+			}
+			for _, plan := range plans {
+				if n := rowsRead(t, plan); n > 100*most || strings.Contains(plan, "Seq Scan on outbox_") {
+					t.Errorf("statistics %s: %d rows are read:\n%s", statistics, n, plan)
+				}
+			}
+			if states := l.ack("s", some...); states["acknowledged"] != most {
+				t.Errorf("acknowledged %v", states)
+			}
+		}
+		_, err = l.pool.Exec(t.Context(), "ANALYZE")
+		ok(t, err)
+	}
+}
+
+var readRows = regexp.MustCompile(`Scan.*actual rows=([0-9.]+) loops=(\d+)\)|Rows Removed by Filter: (\d+)`)
+
+// rowsRead is how many rows the scans of a plan have read.
+func rowsRead(t *testing.T, plan string) (n int) {
+	t.Helper()
+	for _, found := range readRows.FindAllStringSubmatch(plan, -1) {
+		if found[3] != "" {
+			removed, err := strconv.Atoi(found[3])
+			ok(t, err)
+			n += removed
+			continue
+		}
+		each, err := strconv.ParseFloat(found[1], 64)
+		ok(t, err)
+		loops, err := strconv.Atoi(found[2])
+		ok(t, err)
+		n += int(each * float64(loops))
+	}
+	return n
 }
 
 // No more is fetched than may be outstanding; and a time brings back what was acknowledged.
