@@ -373,8 +373,8 @@ func TestSubscriptionPlans(t *testing.T) {
 	ok(t, err)
 	const rows, most = 20_000, 100
 	for _, statistics := range []string{"of an empty log", "of a full one"} {
-		_, err = l.pool.Exec(t.Context(), "INSERT INTO outbox_log (event_topic, occurred_at, aggregate_id, source_bc, payload) "+
-			"SELECT 'a', now(), i::text, 'test', to_jsonb(i) FROM generate_series(1, $1::int) i", rows)
+		_, err = l.pool.Exec(t.Context(), "INSERT INTO outbox_log (event_topic, occurred_at, aggregate_id, source_bc, "+
+			"payload) SELECT 'a', now(), i::text, 'test', to_jsonb(i) FROM generate_series(1, $1::int) i", rows)
 		ok(t, err)
 		for range 5 { // the first fetches what the others give
 			plans = nil

@@ -3,9 +3,11 @@ package sqlite_test
 import (
 	"testing"
 
+	"github.com/outboxrelay/outbox/internal/test/inboxtest"
 	"github.com/outboxrelay/outbox/internal/test/sqlitetest"
 	"github.com/outboxrelay/outbox/internal/test/tracetest"
 	"github.com/outboxrelay/outbox/outboxtest"
+	"github.com/outboxrelay/outbox/store/sqlite"
 )
 
 func TestStoreSuite(t *testing.T) {
@@ -19,7 +21,12 @@ func TestStoreSuite(t *testing.T) {
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	file := sqlitetest.Files(t)
-	tracetest.Suite(t, func(t *testing.T) outboxtest.StoreHarness { return sqlitetest.Harness(file(t)) })
+	tracetest.Suite(t, func(t *testing.T) (outboxtest.StoreHarness, inboxtest.Harness) {
+		db := file(t)
+		h := sqlitetest.Harness(db)
+		h.Exec(t, "CREATE TABLE effects (n INTEGER)")
+		return h, inboxtest.Harness{New: sqlite.NewInbox, Begin: db.Begin}
+	})
 }
 
 func TestLeasesAreLinearizable(t *testing.T) {

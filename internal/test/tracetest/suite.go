@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/test/inboxtest"
 	"github.com/outboxrelay/outbox/internal/test/model"
 	"github.com/outboxrelay/outbox/internal/test/tabletest"
 	"github.com/outboxrelay/outbox/outboxtest"
@@ -30,19 +32,20 @@ const (
 )
 
 // steps are those of the model that the runs must have had, in what was seen or between. A failover is the chaos
-// tests', and consumers are the groups'.
+// tests'.
 var steps = []string{"write", "commit", "roll back", "lease", "lapse", "lose", "crash", "claim", "publish", "no answer",
-	"refusal", "settle", "replay"}
+	"refusal", "settle", "effect", "acknowledge", "replay"}
 
 // Suite makes some runs, each on a database of its own, and fails if the model rejects one, or if one of its steps was
 // in none.
-func Suite(t *testing.T, open func(t *testing.T) outboxtest.StoreHarness) {
+func Suite(t *testing.T, open func(t *testing.T) (outboxtest.StoreHarness, inboxtest.Harness)) {
 	had := make(chan map[string]bool, runs)
 	t.Run("runs", func(t *testing.T) {
 		for seed := range uint64(runs) {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
-				s := &system{t: t, harness: open(t), random: rand.New(rand.NewPCG(seed, 0)), taken: map[uuid.UUID]int{},
+				store, guard := open(t)
+				s := &system{t: t, harness: store, guard: guard, random: rand.New(rand.NewPCG(seed, 0)), taken: map[uuid.UUID]int{},
 					dies: 1 + int(seed%2), poison: int(seed % 3), sleeps: sleep(seed / 2 % 3)}
 				trace := s.run()
 				names, err := model.Accept(trace, true)
@@ -71,12 +74,12 @@ func Suite(t *testing.T, open func(t *testing.T) outboxtest.StoreHarness) {
 // run has everything happen that a run is to have, and returns the trace of it once nothing more happens.
 func (s *system) run() []model.Seen {
 	s.write()
-	stop := s.relays()
+	stop := s.start()
 	s.until("a process dies", func() bool { return s.processes[0].dead || s.processes[1].dead })
 	s.succeed()
-	s.until("all is delivered or dead", s.ended)
+	s.until("all is delivered or dead, and consumed", s.ended)
 	s.replay()
-	s.until("what was replayed is delivered or dead", s.ended)
+	s.until("what was replayed is delivered or dead, and consumed", s.ended)
 	stop()
 	return s.trace()
 }
@@ -98,19 +101,26 @@ func (s *system) write() {
 	}
 }
 
-// relays runs two, and returns what stops them.
-func (s *system) relays() (stop func()) {
+// start runs two relays and a consumer, and returns what stops them.
+func (s *system) start() (stop func()) {
 	for i := range s.processes {
-		s.start(i)
+		s.relay(i)
 	}
-	return func() {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
+	var consumer sync.WaitGroup
+	consumer.Go(func() { s.consume(ctx) })
+	stop = sync.OnceFunc(func() {
 		for _, p := range s.processes {
 			p.stop()
 		}
-	}
+		cancel()
+		consumer.Wait()
+	})
+	s.t.Cleanup(stop)
+	return stop
 }
 
-func (s *system) start(i int) {
+func (s *system) relay(i int) {
 	p := &process{Store: s.harness.Table(s.t, outbox.OutboxEvents()), system: s, relay: i}
 	r, err := relay.New(tabletest.OneTable{Store: p}, outbox.SinkFunc(p.publish), relay.Config{
 		Tables: []relay.Table{{Layout: outbox.OutboxEvents(), MaxAttempts: 2,
@@ -127,7 +137,6 @@ func (s *system) start(i int) {
 		_ = r.Run(ctx) // one that was killed says so
 	}()
 	p.stop = func() { cancel(); <-ended }
-	s.t.Cleanup(p.stop)
 	s.processes[i] = p
 }
 
@@ -139,7 +148,7 @@ func (s *system) succeed() {
 		s.Unlock()
 		if dead {
 			p.stop()
-			s.start(i)
+			s.relay(i)
 		}
 	}
 }
@@ -168,7 +177,7 @@ func (s *system) replay() {
 
 func (s *system) ended() bool {
 	rows := s.rows()
-	return !slices.ContainsFunc(rows[:], func(r model.Row) bool { return r.There && r.State == "NEW" })
+	return len(s.sent) == 0 && !slices.ContainsFunc(rows[:], func(r model.Row) bool { return r.There && r.State == "NEW" })
 }
 
 func (s *system) until(what string, is func() bool) {

@@ -13,14 +13,16 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/inboxtest"
 	"github.com/outboxrelay/outbox/internal/test/model"
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
-// system is two relays with a database and a sink. Its lock makes one call at a time.
+// system is two relays with a database and a sink, and a consumer. Its lock makes one call at a time.
 type system struct {
 	t         *testing.T
 	harness   outboxtest.StoreHarness
+	guard     inboxtest.Harness // the consumer's
 	processes [2]*process
 
 	sync.Mutex
@@ -28,6 +30,7 @@ type system struct {
 	events [3]uuid.UUID
 	lanes  [2]int16          // of the keys, as the rows have them
 	taken  map[uuid.UUID]int // by the sink: generations
+	sent   []int             // events that the consumer has not acknowledged
 	seen   []seen
 	sleeps sleep // what is still to come
 	dies   int   // the process that publishes so many messages from here on dies with the last; 0: it has
@@ -86,7 +89,7 @@ func (s *system) trace() (trace []model.Seen) {
 	held := map[holder]int64{}
 	for _, step := range s.seen {
 		if step.Name != "lease" {
-			if step.Event >= 0 {
+			if ofLane := step.Name != "effect" && step.Name != "acknowledge"; ofLane && step.Event >= 0 {
 				step.Lane = int8(step.Event / 2)
 			}
 			trace = append(trace, step.Seen)
@@ -237,6 +240,9 @@ func (p *process) publish(_ context.Context, d outbox.Delivery) error {
 		}
 		if step.Name != "refusal" {
 			p.taken[d.ID] = d.Generation + 1
+		}
+		if step.Name != "refusal" && !taken {
+			p.sent = append(p.sent, event)
 		}
 		p.note(step, p.rows())
 		if p.dies > 0 {
