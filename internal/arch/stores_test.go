@@ -93,6 +93,7 @@ var only = map[string]map[string]string{
 		"sql/condition_connections.sql":       server,
 		"sql/condition_dead_rows.sql":         server,
 		"sql/condition_index_invalid.sql":     server,
+		"sql/condition_inbox.sql":             server,
 		"sql/condition_index_missing.sql":     server,
 		"sql/condition_kept.sql":              server,
 		"sql/condition_letters_forgotten.sql": server,

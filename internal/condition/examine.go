@@ -287,6 +287,8 @@ type asked struct {
 	Now    time.Time
 	// Those of Limits that are times.
 	HeldSeconds, ForgottenSeconds, IdleSeconds, ClocksSeconds float64
+	// KeptSeconds is the longest time for which delivered events stay in a table, of those that do not stay for ever.
+	KeptSeconds float64
 }
 
 func (x *Examination) asks() asked {
@@ -303,6 +305,9 @@ func query(statement string) check {
 		q.Tables = []string{outbox.DeliveriesOf("", "").Table, "outbox_lanes", "outbox_relays", config.Letters}
 		for _, t := range x.Config.Known() {
 			q.Tables = append(q.Tables, t.Name())
+			if age, _ := x.Config.RetentionOf(t.Name()); t.Layout.Settle == "" || t.Layout.Settle == outbox.SettleMark {
+				q.KeptSeconds = max(q.KeptSeconds, age.Seconds())
+			}
 		}
 		return x.run(ctx, statement, q)
 	}

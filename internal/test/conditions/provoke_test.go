@@ -343,6 +343,12 @@ var provoked = map[string]provocation{
 		return "relays of the same tables have 2 different settings: 000000 (by a socket), " + mine + " (",
 			func() { end(); stop() }
 	},
+	"OBX-057": func(p *patient) (string, func()) {
+		p.exec("INSERT INTO outbox_inbox_consumers (consumer, keep) VALUES ('group:billing', '36 hours'), " +
+			"('group:mail', '15 days')")
+		return "consumer group:billing remembers ids for 1 day 12:00:00, and events can be replayed until their rows " +
+			"are removed after 7 days", p.cured("DELETE FROM outbox_inbox_consumers")
+	},
 	"OBX-056": func(p *patient) (string, func()) {
 		stop := p.relay()
 		ended, end := make(chan struct{}), make(chan struct{})
