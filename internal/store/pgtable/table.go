@@ -67,9 +67,6 @@ func Likes(patterns []string) []string {
 	return all
 }
 
-// Like is a pattern as a parameter, NULL where it is empty.
-func Like(pattern string) *string { return Null(likeEscapes.Replace(pattern)) }
-
 var likeEscapes = strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`, "*", "%")
 
 // Null is a text as a parameter, NULL where it is empty.

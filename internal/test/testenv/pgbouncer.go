@@ -117,9 +117,6 @@ func (b *PgBouncer) Log() (string, error) {
 	return string(text), err
 }
 
-// PID is the process id of the pooler.
-func (b *PgBouncer) PID() int { return b.server.pid() }
-
 // Stop ends the pooler. A second call does nothing.
 func (b *PgBouncer) Stop() error { return b.server.close() }
 
