@@ -456,6 +456,17 @@ func (d *Desk) readSinks(ctx context.Context, now *Overview) {
 	slices.SortStableFunc(now.Sinks, func(a, b SinkState) int { return cmp.Compare(a.Name, b.Name) })
 }
 
+// headline is a finding's sentence without what its list says in full, where it is longer than one reads at a glance.
+func headline(says string) string {
+	const most, least = 100, 30
+	for _, detail := range []string{": ", "; "} {
+		if at := strings.Index(says, detail); len(says) > most && at >= least {
+			says = says[:at]
+		}
+	}
+	return says
+}
+
 // judge takes over what an examination has found, and says in one sentence how it stands.
 func (o *Overview) judge(r condition.Report) {
 	o.Worst, o.Findings, o.Unseen, o.ExaminedAt = r.Worst, r.Findings, r.Unseen, r.At
@@ -497,10 +508,12 @@ func (o *Overview) judge(r condition.Report) {
 		o.Sentence = fmt.Sprintf("All is well: %s. Worth knowing: "+
 			"%s.", waits, strings.TrimSuffix(o.Findings[0].Says, "."))
 	default:
-		first := strings.TrimSuffix(o.Findings[0].Says, ".")
+		first := headline(strings.TrimSuffix(o.Findings[0].Says, "."))
 		if word, _, _ := strings.Cut(first, " "); !strings.ContainsAny(word, "_.") { // else it is a table's name
 			first = strings.ToUpper(first[:1]) + first[1:]
 		}
-		o.Sentence = first + "; " + waits + "."
+		if o.Sentence = first + "."; !strings.Contains(first, "the oldest for") { // it says so itself
+			o.Sentence = first + "; " + waits + "."
+		}
 	}
 }

@@ -181,6 +181,7 @@ BEGIN
         ('outbox_relay', 'apps',          'SELECT, INSERT'),   -- the application of a tenant whose first letter dies
         ('outbox_relay', 'outbox_lanes',  'SELECT, INSERT, UPDATE, DELETE'),
         ('outbox_relay', 'outbox_relays', 'SELECT, INSERT, UPDATE, DELETE'),
+        ('outbox_relay', 'outbox_inbox_consumers', 'SELECT'),
         ('outbox_relay', 'outbox_pauses', 'SELECT'),
         -- Retention. The archive is written and never read.
         ('outbox_relay', 'outbox_maintenance', 'SELECT, INSERT, UPDATE'),
@@ -199,6 +200,7 @@ BEGIN
         ('outbox_operator', 'outbox_archive', 'SELECT'),   -- outbox replay, and for it INSERT into outbox_events
         ('outbox_operator', 'outbox_lanes',  'SELECT'),        -- outbox lanes
         ('outbox_operator', 'outbox_relays', 'SELECT'),
+        ('outbox_operator', 'outbox_inbox_consumers', 'SELECT'),
         ('outbox_operator', 'outbox_deliveries', 'SELECT, UPDATE (sink, payload, status, attempts, next_retry_at, last_error, error_history, delivered_at, generation)'),
         ('outbox_operator', 'outbox_endpoints', 'SELECT, INSERT, UPDATE, DELETE'),
         ('outbox_operator', 'outbox_pauses', 'SELECT, INSERT, UPDATE, DELETE'),
@@ -235,6 +237,7 @@ BEGIN
         ('outbox_reader', 'job_dlq',       'SELECT'),
         ('outbox_reader', 'outbox_lanes',  'SELECT'),
         ('outbox_reader', 'outbox_relays', 'SELECT'),
+        ('outbox_reader', 'outbox_inbox_consumers', 'SELECT'),
         ('outbox_reader', 'outbox_pauses', 'SELECT'),
         ('outbox_reader', 'outbox_maintenance', 'SELECT'),
         ('outbox_reader', 'event_outbox',  'SELECT'),

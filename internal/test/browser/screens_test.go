@@ -2,7 +2,10 @@ package browser_test
 
 import (
 	"encoding/json"
+	"image"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -15,14 +18,19 @@ type screen struct {
 	dialog           bool
 }
 
+// pictured are the screens that docs/operations/screens.md shows.
+var pictured = []string{"overview", "letters", "letter", "replay", "events", "event", "conditions", "pauses", "run",
+	"audit", "settings"}
+
 // Every screen, as wide and as narrow as people have it and in both colours: axe finds nothing, nothing is wider than
 // the window, and the browser has no error, no failed request and no violation of the policy to tell of.
 func TestScreens(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w, _ := newWorldAlone(t)
 	w.allow("order.*")
 	w.allow("run:*")
 	w.serve("--auth", "none", "--admin", "write")
+	w.start("relay")
 	dead, run := w.trouble()
 	screens := []screen{
 		{name: "overview", path: "/", says: "invoice.sent"},
@@ -52,7 +60,17 @@ func TestScreens(t *testing.T) {
 		{name: "help", path: "/settings", says: "First filter of the screen", dialog: true,
 			open: func(p *tab) { p.see("max_attempts"); p.keys("?") }},
 	}
-	for _, l := range []look{desktop, phone, desktop.inDark(), phone.inDark()} {
+	var mu sync.Mutex
+	pictures := map[string][]image.Image{}
+	t.Cleanup(func() {
+		for name, of := range pictures {
+			if err := keep(beside(of), name); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	looks := []look{desktop, phone, desktop.inDark(), phone.inDark()}
+	for i, l := range looks {
 		t.Run(l.String(), func(t *testing.T) {
 			t.Parallel()
 			here := *w
@@ -75,6 +93,14 @@ func TestScreens(t *testing.T) {
 					p.expect("/v1/admin/events/")
 				}
 				p.fine(where)
+				if shots != "" && slices.Contains(pictured, s.name) {
+					mu.Lock()
+					if pictures[s.name] == nil {
+						pictures[s.name] = make([]image.Image, len(looks))
+					}
+					pictures[s.name][i] = p.picture()
+					mu.Unlock()
+				}
 				if s.dialog {
 					p.keys("\x1b")
 					p.until("closed "+s.name, "String(document.querySelectorAll('dialog[open]').length)",

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"image"
 	"image/color"
+	"image/draw"
 	"image/png"
 	"maps"
 	"os"
@@ -14,7 +15,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// shots is the folder that gets the pictures of docs/operations/on-call.md, if they are wanted.
+// shots is the folder that gets the pictures of docs/operations/on-call.md and screens.md, if they are wanted.
 var shots = os.Getenv("OUTBOX_TEST_SHOTS")
 
 // shot takes a picture of what is in the window.
@@ -23,25 +24,53 @@ func (p *tab) shot(name string) {
 	if shots == "" {
 		return
 	}
-	p.run(chromedp.Evaluate[chromedp.Void]("scrollTo(0, 0)"))
-	picture, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
-	if err == nil {
-		picture, err = small(picture)
-	}
-	if err == nil {
-		err = os.WriteFile(filepath.Join(shots, name+".png"), picture, 0o600)
-	}
-	if err != nil {
+	if err := keep(p.picture(), name); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-// small keeps the most frequent colours of a picture, and takes the nearest of them for the others: half of its bytes.
-func small(picture []byte) ([]byte, error) {
-	from, err := png.Decode(bytes.NewReader(picture))
+// picture is what is in the window.
+func (p *tab) picture() image.Image {
+	p.t.Helper()
+	p.run(chromedp.Evaluate[chromedp.Void]("scrollTo(0, 0)"))
+	text, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
 	if err != nil {
-		return nil, err
+		p.t.Fatal(err)
 	}
+	picture, err := png.Decode(bytes.NewReader(text))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return picture
+}
+
+// keep writes a picture.
+func keep(picture image.Image, name string) error {
+	text, err := small(picture)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(shots, name+".png"), text, 0o600)
+}
+
+// beside is pictures in a row.
+func beside(pictures []image.Image) image.Image {
+	const gap = 24
+	box := image.Rectangle{}
+	for _, p := range pictures {
+		box.Max.X, box.Max.Y = box.Max.X+p.Bounds().Dx()+gap, max(box.Max.Y, p.Bounds().Dy())
+	}
+	all, x := image.NewRGBA(box), 0
+	draw.Draw(all, box, image.NewUniform(color.Gray{0x80}), image.Point{}, draw.Src)
+	for _, p := range pictures {
+		draw.Draw(all, p.Bounds().Add(image.Pt(x, 0)), p, image.Point{}, draw.Src)
+		x += p.Bounds().Dx() + gap
+	}
+	return all.SubImage(image.Rect(0, 0, box.Max.X-gap, box.Max.Y))
+}
+
+// small keeps the most frequent colours of a picture, and takes the nearest of them for the others: half of its bytes.
+func small(from image.Image) ([]byte, error) {
 	seen, box := map[color.RGBA]int{}, from.Bounds()
 	at := func(x, y int) color.RGBA { return color.RGBAModel.Convert(from.At(x, y)).(color.RGBA) }
 	for y := box.Min.Y; y < box.Max.Y; y++ {
@@ -66,6 +95,6 @@ func small(picture []byte) ([]byte, error) {
 	}
 	var out bytes.Buffer
 	encoder := png.Encoder{CompressionLevel: png.BestCompression}
-	err = encoder.Encode(&out, to)
+	err := encoder.Encode(&out, to)
 	return out.Bytes(), err
 }
