@@ -124,12 +124,12 @@ func certificateEnds(ctx context.Context, x *Examination) (found []Finding, err 
 
 func sinkDown(_ context.Context, x *Examination) ([]Finding, error) {
 	return toldOfSinks(x, func(t operate.Trouble) map[string]string { return t.Sinks },
-		"sink %s is down%s, as %s says; nothing is lost: %s")
+		"sink %s is down%s, as %s; nothing is lost: %s")
 }
 
 func sinkSlow(_ context.Context, x *Examination) ([]Finding, error) {
 	return toldOfSinks(x, func(t operate.Trouble) map[string]string { return t.Slow },
-		"sink %s is slow%s, as %s says: %s")
+		"sink %s is slow%s, as %s: %s")
 }
 
 // toldOfSinks is what relays tell of their sinks: a finding has its name, since when, which relays say so, and why.
@@ -160,8 +160,11 @@ func toldOfSinks(
 		if f.Since != nil {
 			lasts = " for " + lasting(x.Now().Sub(*f.Since))
 		}
-		f.Says = fmt.Sprintf(format, name, lasts,
-			strings.Join(relays[name], " and "), f.Says)
+		verb := " says"
+		if len(relays[name]) > 1 {
+			verb = " say"
+		}
+		f.Says = fmt.Sprintf(format, name, lasts, strings.Join(relays[name], " and ")+verb, f.Says)
 		found = append(found, f)
 	}
 	return found, err
