@@ -115,7 +115,6 @@ vuln: ## known vulnerabilities of the dependencies, with govulncheck; needs a ne
 ui: ## the operator's page (ui/dist) from its sources, and whether it is what is committed; needs node 20.19 or later, and npm
 	@bash scripts/ui.sh
 
-# Not a step of .ci/run: what npm fetches for it takes minutes.
 openapi: ## the gateway's OpenAPI document by the rules of Redocly and Spectral; needs node 20 or later, and npm
 	@bash scripts/openapi.sh
 
