@@ -505,8 +505,10 @@ func (o *Overview) judge(r condition.Report) {
 	case len(o.Findings) == 0:
 		o.Sentence = "All is well: " + waits + "."
 	case o.Worst == condition.Notice:
+		// What has begun at some time tells more than how the installation is.
+		news := max(slices.IndexFunc(o.Findings, func(f condition.Finding) bool { return f.Since != nil }), 0)
 		o.Sentence = fmt.Sprintf("All is well: %s. Worth knowing: "+
-			"%s.", waits, strings.TrimSuffix(o.Findings[0].Says, "."))
+			"%s.", waits, strings.TrimSuffix(o.Findings[news].Says, "."))
 	default:
 		first := headline(strings.TrimSuffix(o.Findings[0].Says, "."))
 		if word, _, _ := strings.Cut(first, " "); !strings.ContainsAny(word, "_.") { // else it is a table's name
