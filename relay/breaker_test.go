@@ -94,6 +94,35 @@ func down(n int) []outbox.Result {
 	return failAll(make([]outbox.Delivery, n), outbox.Unavailable(errDown))
 }
 
+// A sink that takes long lags by steps, until its batches are quick again, or until nobody has asked it for a minute.
+func TestBreakerLags(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := new(breaker)
+		for _, c := range []struct {
+			took, want time.Duration
+			batches    int
+		}{{10 * time.Millisecond, 0, 1}, {5 * time.Second, time.Second, 1}, {5 * time.Second, 4 * time.Second, 20},
+			{100 * time.Millisecond, 2 * time.Second, 2}, {100 * time.Millisecond, 0, 10}, {3 * time.Second, 0, 1}} {
+			for range c.batches {
+				b.report(b.enter(false), c.took, []outbox.Result{{}})
+			}
+			if got := b.lags(); got != c.want {
+				t.Errorf("after %d batches of %s: %s, want %s", c.batches, c.took, got, c.want)
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		b.report(b.enter(false), 3*time.Second, []outbox.Result{{}})
+		if got := b.lags(); got != 2*time.Second {
+			t.Errorf("the first batch in a while: %s, want 2s", got)
+		}
+		b.report(b.enter(false), time.Hour, []outbox.Result{{Err: outbox.Unavailable(errors.New("away"))}})
+		if time.Sleep(2 * time.Minute); b.lags() != 0 {
+			t.Errorf("%s, although nobody has asked it for two minutes", b.lags())
+		}
+	})
+}
+
 func TestBreakerOneProbeAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := new(breaker)
