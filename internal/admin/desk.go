@@ -456,9 +456,15 @@ func (d *Desk) readSinks(ctx context.Context, now *Overview) {
 	slices.SortStableFunc(now.Sinks, func(a, b SinkState) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// headline is a finding's sentence without what its list says in full, where it is longer than one reads at a glance.
+// headline is a finding's sentence without what waited when it was found, and without what its list says in full where
+// it is longer than one reads at a glance.
 func headline(says string) string {
 	const most, least = 100, 30
+	for _, behind := range []string{", where ", ": "} {
+		if what, waited, _ := strings.Cut(says, behind); strings.Contains(waited, "the oldest for") {
+			says = what
+		}
+	}
 	for _, detail := range []string{": ", "; "} {
 		if at := strings.Index(says, detail); len(says) > most && at >= least {
 			says = says[:at]
@@ -514,8 +520,6 @@ func (o *Overview) judge(r condition.Report) {
 		if word, _, _ := strings.Cut(first, " "); !strings.ContainsAny(word, "_.") { // else it is a table's name
 			first = strings.ToUpper(first[:1]) + first[1:]
 		}
-		if o.Sentence = first + "."; !strings.Contains(first, "the oldest for") { // it says so itself
-			o.Sentence = first + "; " + waits + "."
-		}
+		o.Sentence = first + "; " + waits + "."
 	}
 }

@@ -245,7 +245,7 @@ func eventsLate(x *Examination, t *served) []Finding {
 	if oldest, _ := t.undelivered(); oldest <= x.Limits.Late {
 		return nil
 	}
-	return at(t.Name(), "in %s %s", t.Name(), t.waiting())
+	return at(t.Name(), "events of %s are late: %s", t.Name(), t.waiting())
 }
 
 // failing returns the events of a table that wait for their next attempt, the oldest first: at most a thousand.

@@ -227,7 +227,7 @@ var provoked = map[string]provocation{
 	},
 	"OBX-035": func(p *patient) (string, func()) {
 		p.exec(event("created_at", "now() - interval '1 hour'"))
-		return "in outbox_events 1 event waits, the oldest for 1h", p.cured(noEvents)
+		return "events of outbox_events are late: 1 event waits, the oldest for 1h", p.cured(noEvents)
 	},
 	"OBX-036": func(p *patient) (string, func()) {
 		p.exec(event("status, next_retry_at, retry_count, error_message", "'FAILED', now() + interval '1 hour', 2, "+
