@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outboxrelay/outbox/internal/store/pooler"
+	"github.com/outboxrelay/outbox/internal/version"
 )
 
 //go:embed sql/strangers.sql
@@ -31,6 +32,9 @@ func parse(databaseURL string) (*pgx.ConnConfig, error) {
 			errors.New("parse database URL: want the form " +
 				"postgres://user:password@host:5432/database?sslmode=require, " +
 				"special characters percent-encoded")
+	}
+	if config.RuntimeParams["application_name"] == "" {
+		config.RuntimeParams["application_name"] = version.Named("outbox migrate")
 	}
 	config.RuntimeParams["client_encoding"] = "UTF8"
 	config.RuntimeParams["standard_conforming_strings"] = "on"

@@ -77,7 +77,7 @@ func TestOneVersion(t *testing.T) {
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	noError(t, err)
 	for _, name := range names {
-		said(t, "application_name", name, "^outbox [a-z]+ "+stamped+"$")
+		said(t, "application_name", name, "^outbox [a-z]+ "+stamped+"( [0-9a-f]{6}/[0-9a-f]{3})?$") // a relay's settings
 	}
 	for _, part := range []string{"relay", "gateway", "worker"} {
 		said(t, "pg_stat_activity", strings.Join(names, ","), "outbox "+part+" ")
