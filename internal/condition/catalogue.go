@@ -368,8 +368,7 @@ var Catalogue = []Condition{
 		Remedy: "look at the sink's own metrics; a table with routes waits for it only for --route-timeout",
 	},
 	{
-		ID: "OBX-057", Name: "memory of ids short", Category: "consumers", Severity: Warning,
-		check: query("condition_inbox"),
+		ID: "OBX-057", Name: "memory of ids short", Category: "consumers", Severity: Warning, check: memoryShort,
 		Means: "A consumer forgets the ids that it has handled while operators can still replay the events, whose rows " +
 			"stay for longer. What is replayed then has its effect a second time.",
 		Remedy: "give the consumer a longer Window (inbox.Config), or shorten --retention",

@@ -366,6 +366,21 @@ func kept(ctx context.Context, x *Examination) (found []Finding, err error) {
 	}), err
 }
 
+// memoryShort looks for consumers that forget before rows are removed, from which events can be replayed.
+func memoryShort(ctx context.Context, x *Examination) ([]Finding, error) {
+	tables, err := x.Config.Tables()
+	if err != nil {
+		return nil, err
+	}
+	q := x.asks()
+	for _, t := range tables {
+		if age, _ := x.Config.RetentionOf(t.Name()); t.Layout.Settle == "" || t.Layout.Settle == outbox.SettleMark {
+			q.KeptSeconds = max(q.KeptSeconds, age.Seconds())
+		}
+	}
+	return x.run(ctx, "condition_inbox", q)
+}
+
 func tenantCrowds(ctx context.Context, x *Examination) (found []Finding, err error) {
 	all, err := x.tables()
 	for i := range all {

@@ -306,15 +306,6 @@ func query(statement string) check {
 		for _, t := range x.Config.Known() {
 			q.Tables = append(q.Tables, t.Name())
 		}
-		tables, err := x.Config.Tables()
-		for _, t := range tables {
-			if age, _ := x.Config.RetentionOf(t.Name()); t.Layout.Settle == "" || t.Layout.Settle == outbox.SettleMark {
-				q.KeptSeconds = max(q.KeptSeconds, age.Seconds())
-			}
-		}
-		if err != nil {
-			return nil, err
-		}
 		return x.run(ctx, statement, q)
 	}
 }
