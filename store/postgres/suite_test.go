@@ -1,15 +1,14 @@
 package postgres_test
 
 import (
-	"context"
 	"database/sql"
 	"os"
 	"testing"
 
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/outboxrelay/outbox/inbox"
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
-	"github.com/outboxrelay/outbox/internal/test/inboxtest"
 	"github.com/outboxrelay/outbox/internal/test/pgtest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 	"github.com/outboxrelay/outbox/internal/test/tracetest"
@@ -45,14 +44,13 @@ func TestStoreSuiteThroughPooler(t *testing.T) {
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	migrated := newDatabase(t)
-	tracetest.Suite(t, func(t *testing.T) (outboxtest.StoreHarness, inboxtest.Harness) {
+	tracetest.Suite(t, func(t *testing.T) (outboxtest.StoreHarness, inbox.Transactions[*sql.Tx]) {
 		url := testenv.CopyOf(t, migrated)
 		db := stdlib.OpenDBFromPool(newPool(t, url))
 		t.Cleanup(func() { _ = db.Close() })
 		h := pgtest.Harness(t, url).StoreHarness
 		h.Exec(t, "CREATE TABLE effects (n INTEGER)")
-		return h, inboxtest.Harness{New: postgres.NewSQLInbox,
-			Begin: func(ctx context.Context) (*sql.Tx, error) { return db.BeginTx(ctx, nil) }}
+		return h, postgres.SQLTransactions(db)
 	})
 }
 

@@ -1,9 +1,10 @@
 package sqlite_test
 
 import (
+	"database/sql"
 	"testing"
 
-	"github.com/outboxrelay/outbox/internal/test/inboxtest"
+	"github.com/outboxrelay/outbox/inbox"
 	"github.com/outboxrelay/outbox/internal/test/sqlitetest"
 	"github.com/outboxrelay/outbox/internal/test/tracetest"
 	"github.com/outboxrelay/outbox/outboxtest"
@@ -21,11 +22,11 @@ func TestStoreSuite(t *testing.T) {
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	file := sqlitetest.Files(t)
-	tracetest.Suite(t, func(t *testing.T) (outboxtest.StoreHarness, inboxtest.Harness) {
+	tracetest.Suite(t, func(t *testing.T) (outboxtest.StoreHarness, inbox.Transactions[*sql.Tx]) {
 		db := file(t)
 		h := sqlitetest.Harness(db)
 		h.Exec(t, "CREATE TABLE effects (n INTEGER)")
-		return h, inboxtest.Harness{New: sqlite.NewInbox, Begin: db.Begin}
+		return h, sqlite.Transactions(db)
 	})
 }
 

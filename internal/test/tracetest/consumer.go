@@ -2,10 +2,10 @@ package tracetest
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"time"
 
-	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/inbox"
 	"github.com/outboxrelay/outbox/internal/test/model"
 )
@@ -13,9 +13,9 @@ import (
 // consume takes what the sink has, until ctx ends. It dies now and then: before its transaction is committed, or behind
 // that and before anybody hears of it. What it has not acknowledged comes again.
 func (s *system) consume(ctx context.Context) {
-	in, err := s.guard.New(inbox.Config{Consumer: "trace"})
+	in, err := s.guard.Inbox(inbox.Config{Consumer: "trace"})
 	if err == nil {
-		err = s.in(func(tx outbox.SQLTx) error { return in.Register(ctx, tx) })
+		err = s.guard.Register(ctx, in, func() error { return nil }, func(err error) { s.t.Error(err) })
 	}
 	if err != nil {
 		s.t.Error(err)
@@ -31,14 +31,15 @@ func (s *system) consume(ctx context.Context) {
 }
 
 // handle handles the message of an event. Caller holds the lock.
-func (s *system) handle(in *inbox.Inbox[outbox.SQLTx], event int) {
+func (s *system) handle(in *inbox.Inbox[*sql.Tx], event int) {
 	step := model.Action{Name: "effect", Relay: -1, Lane: -1, Event: int8(event)}
 	dies := s.random.IntN(4)
 	died := errors.New("the consumer has died")
 	var result inbox.Result
-	err := s.in(func(tx outbox.SQLTx) (err error) {
-		result, err = in.Once(s.t.Context(), tx, inbox.ID{Event: s.events[event].String()}, func() error {
-			_, err := tx.ExecContext(s.t.Context(), "INSERT INTO effects (n) VALUES (1)")
+	ctx := context.WithoutCancel(s.t.Context())
+	err := s.guard.Do(ctx, func(tx *sql.Tx) (err error) {
+		result, err = in.Once(ctx, tx, inbox.ID{Event: s.events[event].String()}, func() error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO effects (n) VALUES (1)")
 			return err
 		})
 		if err == nil && dies == 0 {
@@ -60,16 +61,4 @@ func (s *system) handle(in *inbox.Inbox[outbox.SQLTx], event int) {
 	s.sent = s.sent[1:]
 	step.Name = "acknowledge"
 	s.note(step, s.rows())
-}
-
-// in runs fn in a transaction of the consumer's, which it commits unless fn fails.
-func (s *system) in(fn func(tx outbox.SQLTx) error) error {
-	tx, err := s.guard.Begin(context.WithoutCancel(s.t.Context()))
-	if err != nil {
-		return err
-	}
-	if err := fn(tx); err != nil {
-		return errors.Join(err, tx.Rollback())
-	}
-	return tx.Commit()
 }

@@ -2,6 +2,7 @@ package tracetest
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -16,7 +17,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/internal/test/inboxtest"
+	"github.com/outboxrelay/outbox/inbox"
 	"github.com/outboxrelay/outbox/internal/test/model"
 	"github.com/outboxrelay/outbox/internal/test/tabletest"
 	"github.com/outboxrelay/outbox/outboxtest"
@@ -38,7 +39,7 @@ var steps = []string{"write", "commit", "roll back", "lease", "lapse", "lose", "
 
 // Suite makes some runs, each on a database of its own, and fails if the model rejects one, or if one of its steps was
 // in none.
-func Suite(t *testing.T, open func(t *testing.T) (outboxtest.StoreHarness, inboxtest.Harness)) {
+func Suite(t *testing.T, open func(t *testing.T) (outboxtest.StoreHarness, inbox.Transactions[*sql.Tx])) {
 	had := make(chan map[string]bool, runs)
 	t.Run("runs", func(t *testing.T) {
 		for seed := range uint64(runs) {

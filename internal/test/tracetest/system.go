@@ -2,6 +2,7 @@ package tracetest
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -13,7 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/test/inboxtest"
+	"github.com/outboxrelay/outbox/inbox"
 	"github.com/outboxrelay/outbox/internal/test/model"
 	"github.com/outboxrelay/outbox/outboxtest"
 )
@@ -22,7 +23,7 @@ import (
 type system struct {
 	t         *testing.T
 	harness   outboxtest.StoreHarness
-	guard     inboxtest.Harness // the consumer's
+	guard     inbox.Transactions[*sql.Tx] // the consumer's
 	processes [2]*process
 
 	sync.Mutex
