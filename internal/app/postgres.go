@@ -26,6 +26,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/pgschema"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
 	"github.com/outboxrelay/outbox/internal/store/retention"
+	"github.com/outboxrelay/outbox/internal/version"
 	"github.com/outboxrelay/outbox/server/pgstore"
 	"github.com/outboxrelay/outbox/server/subscription"
 	"github.com/outboxrelay/outbox/store/postgres"
@@ -94,9 +95,7 @@ func openPool(ctx context.Context, databaseURL string, u use) (*pgxpool.Pool, er
 		cfg.MaxConnIdleTime = time.Minute // what a relay asks at its start need not stay connected
 	}
 	cfg.ConnConfig.ConnectTimeout = 10 * time.Second
-	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
-		cfg.ConnConfig.RuntimeParams["application_name"] = u.called()
-	}
+	version.Introduce(cfg.ConnConfig.RuntimeParams, u.called())
 	postgres.Adapt(cfg)
 	// Of several servers the primary: to a stream a standby's older log looks like one that has
 	// lost events. Whoever wants another says so.

@@ -54,5 +54,12 @@ var Of = sync.OnceValue(func() Build {
 	return b
 })
 
+// Introduce has a session with these parameters call itself name, unless it is called something already.
+func Introduce(parameters map[string]string, name string) {
+	if parameters["application_name"] == "" {
+		parameters["application_name"] = name
+	}
+}
+
 // Named returns name with the version: how a program calls itself where a server shows its clients.
 func Named(name string) string { return name + " " + Of().Version }

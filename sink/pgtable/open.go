@@ -118,9 +118,7 @@ func parse(text string, cfg *Config) (*pgxpool.Config, error) {
 	conn.DefaultQueryExecMode = pgx.QueryExecModeExec
 	conn.RuntimeParams["client_encoding"] = "UTF8"
 	conn.RuntimeParams["standard_conforming_strings"] = "on"
-	if conn.RuntimeParams["application_name"] == "" {
-		conn.RuntimeParams["application_name"] = version.Named("outbox sink")
-	}
+	version.Introduce(conn.RuntimeParams, version.Named("outbox sink"))
 	several := slices.ContainsFunc(conn.Fallbacks,
 		func(f *pgconn.FallbackConfig) bool { return f.Host != conn.Host || f.Port != conn.Port })
 	if several && conn.ValidateConnect == nil && !values.Has("target_session_attrs") {

@@ -77,9 +77,7 @@ func connect(ctx context.Context, url string, of Config) (*pgxpool.Pool, error) 
 	cfg.ConnConfig.ConnectTimeout = 5 * time.Second
 	// Whatever the URL says: Claim reads the binary format, which the simple protocol does not have.
 	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
-	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
-		cfg.ConnConfig.RuntimeParams["application_name"] = of.Name
-	}
+	version.Introduce(cfg.ConnConfig.RuntimeParams, of.Name)
 	adapt(cfg, settings)
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {

@@ -33,9 +33,7 @@ func parse(databaseURL string) (*pgx.ConnConfig, error) {
 				"postgres://user:password@host:5432/database?sslmode=require, " +
 				"special characters percent-encoded")
 	}
-	if config.RuntimeParams["application_name"] == "" {
-		config.RuntimeParams["application_name"] = version.Named("outbox migrate")
-	}
+	version.Introduce(config.RuntimeParams, version.Named("outbox migrate"))
 	config.RuntimeParams["client_encoding"] = "UTF8"
 	config.RuntimeParams["standard_conforming_strings"] = "on"
 	delete(config.RuntimeParams, "timezone") // PGTZ of who migrates: the database's is asked for
