@@ -262,8 +262,8 @@ func (w *world) arrive(n int) {
 	})
 }
 
-// healed waits until all that was written before now is delivered, which must be within limit; on a busy machine within
-// as many times the limit as programs take there.
+// healed waits until all that was written before now is delivered, which must be within limit. A machine that is busy
+// gets twice what programs take longer there: a new connection waits for its turn more than once.
 func (w *world) healed(limit time.Duration) {
 	w.t.Helper()
 	began := time.Now()
@@ -286,7 +286,7 @@ func (w *world) healed(limit time.Duration) {
 	})
 	took := time.Since(began)
 	w.recovery = max(w.recovery, took)
-	if allowed := slow.Stretch(limit); took > allowed {
+	if allowed := 2*slow.Stretch(limit) - limit; took > allowed {
 		w.t.Errorf("it took %s from the healing of the fault until its backlog was delivered, the limit is %s, on this "+
 			"machine %s", took.Round(time.Millisecond), limit, allowed)
 	}

@@ -16,11 +16,13 @@ const Patience = 5 * time.Minute
 // for use.
 //
 // What is measured is how many processes want a processor for each that there is: beside others a program takes so many
-// times as long. It is 1 where the system does not tell.
+// times as long. It is 1 where the system does not tell. A sample counts for the time since the one before it: they are
+// the fewest where the machine is at its slowest.
 type Slow struct {
 	mu    sync.Mutex
-	sum   float64
-	times int
+	last  time.Time
+	sum   float64 // of seconds, each as many times as processes wanted a processor
+	whole float64 // seconds
 }
 
 // Look takes a sample. It is to be called again and again during the wait.
@@ -37,18 +39,23 @@ func (s *Slow) Look() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sum += max(1, float64(running)/float64(runtime.NumCPU()))
-	s.times++
+	since := time.Millisecond.Seconds()
+	if !s.last.IsZero() {
+		since = max(since, time.Since(s.last).Seconds())
+	}
+	s.last = time.Now()
+	s.sum += since * max(1, float64(running)/float64(runtime.NumCPU()))
+	s.whole += since
 }
 
 // Stretch is what became of a time on this machine.
 func (s *Slow) Stretch(d time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.times == 0 {
+	if s.whole == 0 {
 		return d
 	}
-	return time.Duration(float64(d) * s.sum / float64(s.times))
+	return time.Duration(float64(d) * s.sum / s.whole)
 }
 
 // Shrink is what a time would have been on a machine that nobody else uses.
