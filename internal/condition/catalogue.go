@@ -1,5 +1,7 @@
 package condition
 
+import "github.com/outboxrelay/outbox/internal/config"
+
 // away is the one condition that is looked for where there is no database.
 const away = "OBX-006"
 
@@ -275,7 +277,7 @@ var Catalogue = []Condition{
 	},
 	{
 		ID: "OBX-042", Name: "dead letters forgotten", Category: "letters",
-		Severity: Warning, check: query("condition_letters_forgotten"),
+		Severity: Warning, check: query("condition_letters_forgotten", config.Letters),
 		Means:  "A dead letter has been pending for longer than a day: nobody looks.",
 		Remedy: "outbox dlq list --pending shows them; outbox dlq replay or discard ends them",
 	},
@@ -287,13 +289,13 @@ var Catalogue = []Condition{
 	},
 	{
 		ID: "OBX-044", Name: "retention stands still", Category: "letters",
-		Severity: Warning, check: query("condition_retention"),
+		Severity: Warning, check: query("condition_retention", "outbox_maintenance"),
 		Means:  "Old rows have not been removed for more than a day although a relay did so before.",
 		Remedy: "look for retention in the relay's log; outbox purge does by hand what it would",
 	},
 	{
 		ID: "OBX-045", Name: "subscription idle", Category: "consumers",
-		Severity: Warning, check: query("condition_subscriptions"),
+		Severity: Warning, check: query("condition_subscriptions", "outbox_subscriptions"),
 		Means:  "A subscription has events that nobody asks for or acknowledges. The log keeps its rows for as long.",
 		Remedy: "start its consumer, or outbox subscriptions remove NAME if there is none any more",
 	},

@@ -378,6 +378,7 @@ func memoryShort(ctx context.Context, x *Examination) ([]Finding, error) {
 			q.KeptSeconds = max(q.KeptSeconds, age.Seconds())
 		}
 	}
+	q.Of = []string{"outbox_inbox_consumers"}
 	return x.run(ctx, "condition_inbox", q)
 }
 

@@ -284,6 +284,7 @@ type asked struct {
 	sqltable.Layout
 	Limits
 	Tables []string // all that the settings know, and those that relays keep
+	Of     []string // tables without which there is nothing to ask
 	Now    time.Time
 	// Those of Limits that are times.
 	HeldSeconds, ForgottenSeconds, IdleSeconds, ClocksSeconds float64
@@ -297,11 +298,12 @@ func (x *Examination) asks() asked {
 		ClocksSeconds: x.Limits.Clocks.Seconds()}
 }
 
-// query is a condition that a statement of the database finds. A database without that statement has nothing to look
-// at.
-func query(statement string) check {
+// query is a condition that a statement of the database finds, which may be of tables that not every database has. One
+// that has neither the statement nor the tables has nothing to look at.
+func query(statement string, of ...string) check {
 	return func(ctx context.Context, x *Examination) ([]Finding, error) {
 		q := x.asks()
+		q.Of = of
 		q.Tables = []string{outbox.DeliveriesOf("", "").Table, "outbox_lanes", "outbox_relays", config.Letters}
 		for _, t := range x.Config.Known() {
 			q.Tables = append(q.Tables, t.Name())
@@ -338,6 +340,11 @@ func (x *Examination) run(ctx context.Context, statement string, q asked) (found
 		return nil, cmp.Or(err, errNothing)
 	}
 	err = cold.Read(ctx, x.DB.Cold(), func(tx *cold.Tx) error {
+		for _, table := range q.Of {
+			if exists, _, err := operate.Seen(ctx, tx, table); err != nil || !exists {
+				return cmp.Or(err, errNothing)
+			}
+		}
 		return tx.Each(ctx, statement, q, func(rows cold.Rows) error {
 			var f Finding
 			var severity, remedy, since sqltable.Text

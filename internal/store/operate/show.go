@@ -51,11 +51,18 @@ func (b *Browser) Show(ctx context.Context, idOrPosition, tenant string) (detail
 	return detail, nil
 }
 
+// Seen tells whether there is a table, and whether it may be read. To read one that is not there would be an error in
+// the server's log.
+func Seen(ctx context.Context, tx *cold.Tx, table string) (exists, allowed bool, err error) {
+	err = tx.One(ctx, "seen", struct{ Table string }{table}, &exists, &allowed)
+	return exists, allowed, err
+}
+
 // showDeliveries adds to an event what sinks did not take of it at once. An event that is gone from its own table is
 // filled in from outbox_deliveries, which may not have it either.
 func (b *Browser) showDeliveries(ctx context.Context, tx *cold.Tx, d *EventDetail, gone bool, q query) error {
-	var exists, allowed bool
-	if err := tx.One(ctx, "deliveries_seen", nil, &exists, &allowed); err != nil {
+	exists, allowed, err := Seen(ctx, tx, "outbox_deliveries")
+	if err != nil {
 		return err
 	}
 	if !allowed {

@@ -11,9 +11,6 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/migration"
 )
 
-// undefinedTable is the SQLSTATE of a set that was never applied.
-const undefinedTable = "42P01"
-
 // Status reads the state of the default sets, and of the others that are applied or named, in their order. That
 // is what Up has recorded, or, where it has recorded nothing, what is there in the catalog. It has who applied a set
 // as far as that is known. It changes nothing and takes no lock.
@@ -41,13 +38,20 @@ func status(ctx context.Context, conn *pgx.Conn, set string) (migration.SetStatu
 func recordedStatus(ctx context.Context, conn *pgx.Conn, set string) (s migration.SetStatus, recorded bool, err error) {
 	var version int64
 	var dirty bool
-	err = conn.QueryRow(ctx, statement("version", migration.VersionTable(set))).Scan(&version, &dirty)
-	recorded = !isCode(err, undefinedTable)
-	if err != nil && recorded && !errors.Is(err, pgx.ErrNoRows) {
+	recorded, err = exists(ctx, conn, migration.VersionTable(set))
+	if err == nil && recorded {
+		err = conn.QueryRow(ctx, statement("version", migration.VersionTable(set))).Scan(&version, &dirty)
+	}
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return s, false, fmt.Errorf("read version table %s: %w", migration.VersionTable(set), err)
 	}
 	// golang-migrate writes -1 for "none" while it takes the first one away.
 	return embedded.Status(set, uint(max(version, 0)), dirty), recorded, nil
+}
+
+func exists(ctx context.Context, conn *pgx.Conn, table string) (there bool, err error) {
+	err = conn.QueryRow(ctx, statement("exists", nil), table).Scan(&there)
+	return there, err
 }
 
 // ErrOwned is returned by Up and Down, which have changed nothing, where another tool has applied the files and has to

@@ -213,8 +213,7 @@ func (a *adoption) considerAll(
 }
 
 func (a *adoption) readRecord(ctx context.Context) error {
-	var exists bool
-	if err := a.conn.QueryRow(ctx, statement("recorded_any", nil)).Scan(&exists); err != nil || !exists {
+	if recorded, err := exists(ctx, a.conn, "outbox_adopted"); err != nil || !recorded {
 		return err
 	}
 	var table, object string

@@ -2,10 +2,12 @@ package conditions_test
 
 import (
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/outboxrelay/outbox/internal/app"
+	"github.com/outboxrelay/outbox/internal/condition"
 )
 
 // asked is a statement in the server's log that asks something: no ping, and no beginning or end of a transaction.
@@ -41,4 +43,25 @@ func TestLookingCostsLittle(t *testing.T) {
 		t.Errorf("a minute costs %d statements: %d at first, and %d every %v", minute, first, next, every)
 	}
 	t.Logf("%d statements a minute: %d at first, and %d every %v", minute, first, next, every)
+}
+
+// A database that has the core alone lacks tables that others have. Migrating it and looking on is no error in the
+// server's log, which somebody is paged for.
+func TestLookingIsNoErrorOfTheServer(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	p.exec("CREATE DATABASE plain")
+	url := p.server.URL("plain")
+	must(t, migrate(t.Context(), url, "core"))
+	p.set("OUTBOX_DATABASE_URL="+url, "OUTBOX_TABLE=outbox_events")
+	report, err := app.Examine(t.Context(), p.settings(), p.limits, condition.Selection{}, p.canary)
+	must(t, err)
+	if report.Asked < 40 || len(report.Unseen) > 0 {
+		t.Errorf("%d conditions were looked for, and these could not be: %v", report.Asked, report.Unseen)
+	}
+	said, err := p.server.Log()
+	must(t, err)
+	if found := regexp.MustCompile(`(?m)^.*ERROR:.*$`).FindAllString(said, -1); len(found) > 0 {
+		t.Errorf("the server's log has %d errors:\n%s", len(found), strings.Join(found, "\n"))
+	}
 }

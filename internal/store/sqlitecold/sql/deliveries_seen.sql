@@ -1,2 +1,0 @@
--- deliveries: whether there is a table of deliveries, and whether it may be read. Reads the schema only.
-SELECT count(*) > 0, count(*) > 0 FROM sqlite_schema WHERE name = 'outbox_deliveries'
