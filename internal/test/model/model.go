@@ -103,6 +103,9 @@ type State struct {
 	Taken    [events]int8
 	Messages [events]consumer
 	Asked    [events]int8 // replays that operators have asked for
+	// Known are the generations plus one that a relay has published with an answer, as long as its process lives. They
+	// are asked for after a failover alone, and a search without one would tell states by them.
+	Known [relays][events]int8
 	Budget
 	Broken rule // by the last step
 	drawn  int8 // the last position that was drawn
@@ -254,6 +257,11 @@ func (n *next) lease(r, l int) {
 	if s := n.from; s.Crashes > 0 && s.Turns[r][l].step != idle {
 		s.Crashes--
 		s.Turns[r][l] = turn{}
+		for e := range events {
+			if keyOf[e] == l {
+				s.Known[r][e] = 0
+			}
+		}
 		if s.Lanes[l].owner == int8(r+1) {
 			s.Lanes[l].lapsed = true
 		}
@@ -298,8 +306,16 @@ func (n *next) publish(r, l int) {
 			continue
 		}
 		s := n.from
+		if s.Known[r][e] > s.Rows[e].replays { // the database has forgotten that it was settled
+			s.Turns[r][l].answer(e, ok)
+			n.add(s, "recall", r, keyOf[e], e)
+			s = n.from
+		}
 		n.take(&s, e)
 		s.Turns[r][l].answer(e, ok)
+		if n.all.Failovers > 0 {
+			s.Known[r][e] = s.Rows[e].replays + 1
+		}
 		n.add(s, "publish", r, keyOf[e], e)
 		if n.from.Failures > 0 {
 			s.Failures--

@@ -31,7 +31,7 @@ func TestProtocol(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"write", "commit", "roll back", "lease", "lapse", "lose", "crash", "claim", "publish",
-		"no answer", "cut", "refusal", "settle", "effect", "acknowledge", "replay", "failover"} {
+		"no answer", "cut", "refusal", "settle", "effect", "acknowledge", "replay", "failover", "recall"} {
 		if all[name] == 0 {
 			t.Errorf("nothing of the searches is a %s", name)
 		}

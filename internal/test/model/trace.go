@@ -29,7 +29,7 @@ func (s State) rows() (rows [events]Row) {
 
 // unseen are steps that a trace need not have: of producers, of a relay with itself, and of time.
 var unseen = map[string]bool{"write": true, "commit": true, "roll back": true, "lapse": true, "claim": true,
-	"lose": true, "cut": true, "crash": true}
+	"lose": true, "cut": true, "crash": true, "recall": true}
 
 // between is how many steps may have been unseen between two that were seen.
 const between = 12

@@ -32,10 +32,9 @@ const (
 	patience = 5 * time.Minute
 )
 
-// steps are those of the model that the runs must have had, in what was seen or between. A failover is the chaos
-// tests'.
+// steps are those of the model that the runs must have had, in what was seen or between.
 var steps = []string{"write", "commit", "roll back", "lease", "lapse", "lose", "crash", "claim", "publish", "no answer",
-	"refusal", "settle", "effect", "acknowledge", "replay"}
+	"refusal", "settle", "effect", "acknowledge", "replay", "failover", "recall"}
 
 // Suite makes some runs, each on a database of its own, and fails if the model rejects one, or if one of its steps was
 // in none.
@@ -81,6 +80,8 @@ func (s *system) run() []model.Seen {
 	s.until("all is delivered or dead, and consumed", s.ended)
 	s.replay()
 	s.until("what was replayed is delivered or dead, and consumed", s.ended)
+	s.failover()
+	s.until("what was forgotten is delivered or dead, and consumed", s.ended)
 	stop()
 	return s.trace()
 }
@@ -99,6 +100,23 @@ func (s *system) write() {
 		if err := s.harness.Write(s.t.Context(), outbox.WriterConfig{}, commit, []outbox.Event{e}); err != nil {
 			s.t.Fatal(err)
 		}
+	}
+	s.harness.Exec(s.t, "CREATE TABLE standby AS SELECT * FROM outbox_events")
+}
+
+// failover has the database forget what was settled of an event since it was written, as a standby does that the last
+// transactions had not reached. An event that was replayed is left out: that is no settle.
+func (s *system) failover() {
+	s.Lock()
+	defer s.Unlock()
+	for event, row := range s.rows() {
+		if row.State != "SENT" || row.Replays > 0 || row.Attempts > 0 {
+			continue
+		}
+		s.harness.Exec(s.t, "DELETE FROM outbox_events WHERE id = ?1", s.events[event])
+		s.harness.Exec(s.t, "INSERT INTO outbox_events SELECT * FROM standby WHERE id = ?1", s.events[event])
+		s.note(model.Action{Name: "failover", Relay: -1, Lane: -1, Event: int8(event)}, s.rows())
+		return
 	}
 }
 
