@@ -94,7 +94,7 @@ func TestActions(t *testing.T) {
 			p.visit("/letters?letter=" + letter("refund.one"))
 			p.press("Replay …")
 			p.confirm("Replay 1 letter", "replay a letter", "1 of 1 letters were replayed")
-			p.keys("\x1b")
+			p.escape()
 		}, audit: "replay", where: sent + "'refund.one'", rows: 1},
 		{name: "replay with another payload", do: func(p *tab) {
 			p.visit("/letters?letter=" + letter("refund.edited"))
@@ -106,7 +106,7 @@ func TestActions(t *testing.T) {
 			p.press("Replay with the edited payload …")
 			p.see("The event gets the edited payload")
 			p.confirm("Replay 1 letter", "replay with another payload", "1 of 1 letters were replayed")
-			p.keys("\x1b")
+			p.escape()
 		}, audit: "replay", where: sent + "'refund.edited' AND payload = '{\"total\": 99}'", rows: 1},
 		{name: "replay those that are selected", do: func(p *tab) {
 			p.visit("/letters?type=refund.two")
@@ -127,7 +127,7 @@ func TestActions(t *testing.T) {
 			p.press("Discard …")
 			p.see("1 letter will be discarded")
 			p.confirm("Discard", "discard a letter", "1 letter discarded")
-			p.keys("\x1b")
+			p.escape()
 		}, audit: "discard", where: "job_dlq WHERE type = 'refund.gone' AND discard_reason = 'discard a letter'", rows: 1},
 		{name: "discard all that match", do: func(p *tab) {
 			p.visit("/letters?type=refund.some")

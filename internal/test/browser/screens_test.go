@@ -102,9 +102,7 @@ func TestScreens(t *testing.T) {
 					mu.Unlock()
 				}
 				if s.dialog {
-					p.keys("\x1b")
-					p.until("closed "+s.name, "String(document.querySelectorAll('dialog[open]').length)",
-						func(open string) bool { return open == "0" })
+					p.escape()
 				}
 			}
 		})
@@ -148,6 +146,7 @@ func TestSignIn(t *testing.T) {
 func (w *world) trouble() (dead, run string) {
 	w.t.Helper()
 	w.ok("", "pause", "--topic", "parcel.*", "--reason", "the carrier moves house")
+	w.obeyed()
 	var made struct{ RunID string }
 	if err := json.Unmarshal([]byte(w.ok("", "runs", "create", "--app", "shop", "--crawler", "demo", "-o", "json")),
 		&made); err != nil {

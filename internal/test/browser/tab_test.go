@@ -227,6 +227,14 @@ func (p *tab) keys(keys string, options ...chromedp.KeyOption) {
 	p.run(chromedp.KeyEvent(keys, options...))
 }
 
+// escape closes a dialog, and waits until the page has another address where the dialog's was its own.
+func (p *tab) escape() {
+	p.t.Helper()
+	p.keys("\x1b")
+	p.until("closed", "document.querySelectorAll('dialog[open]').length + location.hash",
+		func(open string) bool { return strings.HasPrefix(open, "0") && !strings.Contains(open, "letter=") })
+}
+
 // visit follows a link within the page.
 func (p *tab) visit(path string) {
 	p.t.Helper()
