@@ -229,9 +229,9 @@ func (w *world) pauseAndResume(p *tab) {
 func (w *world) obeyed() {
 	w.t.Helper()
 	for range 2 { // the renewal under way may have read them before
-		at := query[time.Time](w, "SELECT max(expires_at) FROM outbox_relays")
+		at := query[time.Time](w, "SELECT coalesce(max(expires_at), now()) FROM outbox_relays")
 		w.eventually("the relays renew", func() bool {
-			return query[bool](w, "SELECT bool_and(expires_at > $1) FROM outbox_relays", at)
+			return query[bool](w, "SELECT coalesce(bool_and(expires_at > $1), false) FROM outbox_relays", at)
 		})
 	}
 }
