@@ -4,10 +4,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
-	"syscall"
 	"testing"
 
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 	"github.com/outboxrelay/outbox/store/sqlite"
 	"github.com/outboxrelay/outbox/store/sqlite/migrations"
 )
@@ -15,19 +14,7 @@ import (
 // A worker on a file that it cannot write to would run and fail for ever.
 func TestFileThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() == 0 { // who may write whatever a file's mode says: this thread becomes nobody, for files
-		runtime.LockOSThread()
-		if err := syscall.Setfsuid(65534); err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = syscall.Setfsuid(0) }()
-	}
-	dir, err := os.MkdirTemp("", "outbox-read-only-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	path := filepath.Join(dir, "outbox.db")
+	path := filepath.Join(testenv.Nobody(t), "outbox.db")
 	db, err := sqlite.Create(t.Context(), path, 1)
 	if err == nil {
 		err = errors.Join(migrations.Up(t.Context(), db.Writes(), "core", "events", "crawl"), db.Close(),

@@ -4,31 +4,19 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"testing"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
 // A relay or a worker on a file that it cannot write to would run and fail for ever. What only reads works.
 func TestFileThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() == 0 { // who may write whatever a file's mode says: this thread becomes nobody, for files
-		runtime.LockOSThread()
-		if err := syscall.Setfsuid(65534); err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = syscall.Setfsuid(0) }()
-	}
-	dir, err := os.MkdirTemp("", "outbox-read-only-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	path := filepath.Join(dir, "outbox.db")
+	path := filepath.Join(testenv.Nobody(t), "outbox.db")
 	db, err := Create(t.Context(), path, 1)
 	if err == nil {
 		err = errors.Join(upAll(t, db), db.Close(), os.Chmod(path, 0o400))
