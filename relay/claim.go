@@ -37,7 +37,7 @@ func (w *worker) claim(ctx context.Context, lanes []outbox.Lane, limit outbox.Cl
 		}
 		return nil, fmt.Errorf("claim: %w", err)
 	}
-	w.pacer.answered(limit, len(records), time.Since(began))
+	w.pacer.answered(limit, len(w.inflight.waiting), len(records), time.Since(began))
 	w.inflight.taken.answered(time.Now())
 	return records, nil
 }
@@ -63,11 +63,13 @@ const (
 	maxBatchesPerClaim = 16
 )
 
-// A claim without what is paused walks over its backlog, however little it brings. One that brings nothing is not made
-// again before it has been idle for so many times as long as it took, and maxRest at most.
+// A claim walks over what it leaves out, however little it brings: what is paused, and what is behind an event that
+// waits in the worker. The next one is not made before so many times as long as it took, and so long at most.
 const (
-	restsPerClaim = 10
-	maxRest       = 5 * time.Second
+	restsPerPaused  = 10 // where all that there is is paused
+	maxPausedRest   = 5 * time.Second
+	restsPerWaiting = 3
+	maxWaitingRest  = 200 * time.Millisecond
 )
 
 const maxPatience = 3 // doublings of a claim's time
@@ -88,7 +90,7 @@ type pacer struct {
 	batches int           // that the next claim may bring
 	fair    bool          // whether the next claim is one for all tenants
 	outage  int           // the last one of the sink whose backlog this worker has drained
-	rest    time.Duration // before the next claim: the last walked over the backlog of what is paused for nothing
+	rest    time.Duration // before the next claim: the last walked over what it was to leave out
 
 	patience  int // how often the last claims in a row have run out of time
 	modesty   int // by how many bits the next claim asks for less because of that
@@ -129,11 +131,14 @@ func (p *pacer) failed(err error, ended bool) {
 	}
 }
 
-// answered learns from a claim within limit that brought so many records.
-func (p *pacer) answered(limit outbox.ClaimLimit, records int, took time.Duration) {
+// answered learns from a claim within limit that brought so many records, while some waited in the worker.
+func (p *pacer) answered(limit outbox.ClaimLimit, waiting, records int, took time.Duration) {
 	p.patience, p.rest = 0, 0
-	if limit.Paused.Parts() && records == 0 {
-		p.rest = min(restsPerClaim*took, maxRest)
+	switch {
+	case limit.Paused.Parts() && records == 0:
+		p.rest = min(restsPerPaused*took, maxPausedRest)
+	case waiting > 0 && records < limit.Records:
+		p.rest = min(restsPerWaiting*took, maxWaitingRest)
 	}
 	switch {
 	case records < limit.Records:

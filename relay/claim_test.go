@@ -3,6 +3,8 @@ package relay
 import (
 	"testing"
 	"time"
+
+	"github.com/outboxrelay/outbox"
 )
 
 // While there is a backlog every second claim is for all tenants; a probe and a claim after an outage are small
@@ -43,5 +45,31 @@ func TestClaimLimits(t *testing.T) {
 	w.pacer.adapt(false, time.Second, 0)
 	if got := w.pacer.limit(&ticket{}, &w.cfg); got.Fair || got.Records != 100*batchesPerClaim {
 		t.Errorf("with no backlog: %+v", got)
+	}
+}
+
+// A claim walks over what it leaves out. How long it took says how dear that is, and how soon the next may be made.
+func TestClaimRests(t *testing.T) {
+	t.Parallel()
+	paused := outbox.Paused{Topics: []string{"order.*"}}
+	for _, c := range []struct {
+		what             string
+		paused           outbox.Paused
+		waiting, records int
+		took, want       time.Duration
+	}{
+		{"nothing waits", outbox.Paused{}, 0, 10, 10 * time.Millisecond, 0},
+		{"a full one", outbox.Paused{}, 1, 100, 10 * time.Millisecond, 0},
+		{"behind one that waits", outbox.Paused{}, 1, 10, 10 * time.Millisecond, 30 * time.Millisecond},
+		{"behind very many", outbox.Paused{}, 100, 0, time.Second, maxWaitingRest},
+		{"all is paused", paused, 0, 0, 100 * time.Millisecond, time.Second},
+		{"very much is paused", paused, 1, 0, time.Second, maxPausedRest},
+		{"some is paused", paused, 0, 1, time.Second, 0},
+	} {
+		p := newPacer()
+		p.answered(outbox.ClaimLimit{Records: 100, Paused: c.paused}, c.waiting, c.records, c.took)
+		if p.rest != c.want {
+			t.Errorf("%s: the rest is %s, want %s", c.what, p.rest, c.want)
+		}
 	}
 }

@@ -171,7 +171,7 @@ func (w *worker) gather(ctx context.Context, t *turn, sum published) published {
 			break
 		}
 		// From one claim's beginning to the next.
-		w.sleep(ctx, min(time.Until(began.Add(w.cfg.PollMin)), rest), true)
+		w.sleep(ctx, min(time.Until(began.Add(max(w.cfg.PollMin, w.pacer.rest))), rest), true)
 		if ctx.Err() != nil || w.keeper.paused().changes != t.changes {
 			break
 		}

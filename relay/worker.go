@@ -187,17 +187,21 @@ func (w *worker) sleepAfter(ctx context.Context, t *turn, claimed int) {
 	} else if w.pacer.recovering(t.pass) {
 		w.sleep(ctx, w.cfg.breaker.pace(claimed, w.cfg.RecoveryRate), false)
 	}
+	if claimed > 0 {
+		w.idle = w.cfg.PollMin
+	}
+	woken := false
 	switch {
 	case claimed >= w.cfg.BatchRecords:
-		w.idle = w.cfg.PollMin
-	case claimed > 0:
-		w.idle = w.cfg.PollMin
-		w.sleep(ctx, w.idle, true)
-	case w.pacer.rest > w.cfg.PollMax:
+	case w.pacer.rest > w.idle:
 		w.sleep(ctx, w.pacer.rest, false)
-	case w.sleep(ctx, w.idle, true):
-		w.idle = w.cfg.PollMin
 	default:
+		woken = w.sleep(ctx, w.idle, true)
+	}
+	switch {
+	case woken:
+		w.idle = w.cfg.PollMin
+	case claimed == 0:
 		w.idle = min(w.idle*2, w.cfg.PollMax)
 	}
 }

@@ -22,7 +22,8 @@ const (
 	// maxRetryAfter bounds what an answer's Retry-After is believed.
 	maxRetryAfter = time.Hour
 	// lateWait is how long an event waits at least whose turn did not come, and maxLateWait at most: those of other
-	// endpoints are claimed meanwhile.
+	// endpoints are claimed meanwhile. Of an endpoint that answers all of its requests in time it is soonWait.
+	soonWait    = 200 * time.Millisecond
 	lateWait    = 2 * time.Second
 	maxLateWait = time.Minute
 )
@@ -243,11 +244,14 @@ func (s *state) straggles(n int) {
 func (s *state) book() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, took := time.Now(), s.took
-	if s.behind > 0 {
+	now, took, wait := time.Now(), s.took, lateWait
+	switch {
+	case s.behind > 0:
 		took = max(took, time.Second)
+	case s.until.IsZero() && s.Rate == 0:
+		wait = min(max(took, soonWait), lateWait)
 	}
-	if first := now.Add(lateWait); s.booked.Before(first) {
+	if first := now.Add(wait); s.booked.Before(first) {
 		s.booked = first
 	}
 	s.booked = s.booked.Add(took / time.Duration(s.Concurrency))

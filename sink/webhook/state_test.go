@@ -200,3 +200,37 @@ func TestDeadEndpointSpendsNoAttempts(t *testing.T) {
 		})
 	}
 }
+
+// An event whose turn did not come holds its key up until it comes again: soon where the endpoint is fine, and later
+// where it would only take the room of others.
+func TestLateEventsComeAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, of := range []struct {
+			took, least time.Duration
+			behind      int
+			until       time.Time
+		}{
+			{took: 10 * time.Millisecond, least: soonWait},
+			{took: time.Second, least: time.Second},
+			{took: 10 * time.Second, least: lateWait, behind: 1},
+			{took: 10 * time.Second, least: lateWait, until: time.Now()},
+		} {
+			s := newState(&target{Endpoint: Endpoint{Concurrency: 64}})
+			s.took, s.behind, s.until = of.took, of.behind, of.until
+			first := s.book()
+			if first < of.least || first > of.least+of.took/64+time.Millisecond {
+				t.Errorf("%+v: the first waits for %s", of, first)
+			}
+			for range 63 {
+				s.book()
+			}
+			if last := s.book(); last < first+of.took || last > first+of.took+time.Second {
+				t.Errorf("%+v: 64 more wait for %s after %s", of, last, first)
+			}
+		}
+		s := newState(&target{Endpoint: Endpoint{Concurrency: 64, Rate: 20}})
+		if wait := s.book(); wait < lateWait {
+			t.Errorf("at a rate: the first waits for %s", wait)
+		}
+	})
+}
