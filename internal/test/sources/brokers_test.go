@@ -2,6 +2,7 @@ package sources
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -30,16 +31,20 @@ import (
 )
 
 // brokers are the servers.
-var brokers = map[string]func(*testing.T) broker{"kafka": kafkaBroker, "nats": natsBroker, "redis": redisBroker,
-	"rabbitmq": rabbitBroker, "webhook": webhookEndpoint}
+var brokers = map[string]func(*testing.T) broker{"kafka": kafkaBroker, "nats": natsBroker,
+	"nats-partitions": natsPartitions, "redis": redisBroker, "rabbitmq": rabbitBroker, "webhook": webhookEndpoint}
 
 // sinks are what the producer's relay opens at an address.
 var sinks = map[string]func(ctx context.Context, address string) (outbox.Sink, error){"kafka": sendKafka,
-	"nats": sendNATS, "redis": sendRedis, "rabbitmq": sendRabbit, "webhook": sendWebhook}
+	"nats": sendNATS, "nats-partitions": sendNATSByKey, "redis": sendRedis, "rabbitmq": sendRabbit,
+	"webhook": sendWebhook}
+
+// ways are where the producer's relay sends events to, if not to their topic.
+var ways = map[string]string{"nats-partitions": "{topic}.{key}"}
 
 // sources are what a consumer's process opens at an address.
-var sources = map[string]func(address string) (opened, error){"kafka": openKafka, "nats": openNATS, "redis": openRedis,
-	"rabbitmq": openRabbit, "webhook": openWebhook}
+var sources = map[string]func(address string) (opened, error){"kafka": openKafka, "nats": openNATS,
+	"nats-partitions": openNATSPartitions, "redis": openRedis, "rabbitmq": openRabbit, "webhook": openWebhook}
 
 func kafkaBroker(t *testing.T) broker {
 	port, dir := sinktest.FreePort(t), t.TempDir()
@@ -72,7 +77,7 @@ func openKafka(address string) (opened, error) {
 	if err != nil {
 		return opened{}, err
 	}
-	return opened{s, s.Close}, nil
+	return opened{Source: s, close: s.Close}, nil
 }
 
 func natsBroker(t *testing.T) broker {
@@ -86,6 +91,11 @@ func sendNATS(ctx context.Context, address string) (outbox.Sink, error) {
 }
 
 func openNATS(address string) (opened, error) {
+	return openConsumers(address, natsjs.Config{Durable: "billing"})
+}
+
+// openConsumers opens a source for each of some consumers.
+func openConsumers(address string, consumers ...natsjs.Config) (opened, error) {
 	conn, err := nats.Connect(address, nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
 	if err != nil {
 		return opened{}, err
@@ -94,8 +104,47 @@ func openNATS(address string) (opened, error) {
 	if err != nil {
 		return opened{}, err
 	}
-	s, err := natsjs.New(js, natsjs.Config{Stream: "ORDERS", Durable: "billing", AckWait: time.Second})
-	return opened{s, conn.Close}, err
+	all := opened{close: conn.Close}
+	for _, c := range consumers {
+		c.Stream, c.AckWait = "ORDERS", time.Second
+		s, err := natsjs.New(js, c)
+		if err != nil {
+			return all, err
+		}
+		all.Source, all.others = s, append(all.others, s)
+	}
+	all.others = all.others[:len(consumers)-1]
+	return all, nil
+}
+
+// partitions are subjects that a stream spreads keys over. Each has a consumer, which hands out one message at a time.
+const partitions = 8
+
+func natsPartitions(t *testing.T) broker {
+	b := natsBroker(t)
+	conn, err := nats.Connect(b.address)
+	must(t, err)
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	must(t, err)
+	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"order.>"},
+		SubjectTransform: &jetstream.SubjectTransformConfig{Source: "order.placed.*",
+			Destination: fmt.Sprintf("order.{{partition(%d,1)}}.{{wildcard(1)}}", partitions)}})
+	must(t, err)
+	return b
+}
+
+func sendNATSByKey(ctx context.Context, address string) (outbox.Sink, error) {
+	return natssink.Open(ctx, address, natssink.Config{Binary: true})
+}
+
+func openNATSPartitions(address string) (opened, error) {
+	var consumers []natsjs.Config
+	for i := range partitions {
+		consumers = append(consumers,
+			natsjs.Config{Durable: fmt.Sprint("billing-", i), Subjects: []string{fmt.Sprintf("order.%d.*", i)}})
+	}
+	return openConsumers(address, consumers...)
 }
 
 func redisBroker(t *testing.T) broker {
@@ -111,7 +160,7 @@ func sendRedis(ctx context.Context, address string) (outbox.Sink, error) {
 func openRedis(address string) (opened, error) {
 	client := redis.NewClient(&redis.Options{Addr: address})
 	s, err := redisstream.New(client, redisstream.Config{Stream: destination, Group: "billing"})
-	return opened{s, func() { _ = client.Close() }}, err
+	return opened{Source: s, close: func() { _ = client.Close() }}, err
 }
 
 func rabbitBroker(t *testing.T) broker {
@@ -136,7 +185,7 @@ func openRabbit(address string) (opened, error) {
 	if err != nil {
 		return opened{}, err
 	}
-	return opened{s, s.Close}, nil
+	return opened{Source: s, close: s.Close}, nil
 }
 
 const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="
@@ -146,7 +195,7 @@ func webhookEndpoint(t *testing.T) broker {
 }
 
 func sendWebhook(_ context.Context, address string) (outbox.Sink, error) {
-	endpoints := webhooksink.List{{Name: destination, URL: "http://" + address,
+	endpoints := webhooksink.List{{Name: destination, URL: "http://" + address, Concurrency: 256,
 		Secrets: []webhooksink.Secret{secret}}}
 	return webhooksink.New(endpoints, webhooksink.Config{AllowPrivate: true, AllowHTTP: true,
 		Schedule: []time.Duration{100 * time.Millisecond}})
@@ -164,7 +213,7 @@ func openWebhook(address string) (opened, error) {
 	}
 	server := http.Server{Handler: s, ReadHeaderTimeout: time.Second}
 	go func() { _ = server.Serve(listener) }() // until the process ends
-	return opened{s, func() { _ = server.Close() }}, nil
+	return opened{Source: s, close: func() { _ = server.Close() }}, nil
 }
 
 func listens(address string) bool {

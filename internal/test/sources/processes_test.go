@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/inbox/group"
@@ -31,10 +32,11 @@ const (
 var parts = map[string]func(ctx context.Context, db *postgres.DB, pool *pgxpool.Pool) error{
 	"relay": send, "source": receive, "group": handle}
 
-// opened is a source, and what ends it.
+// opened is a source, others of the same broker, and what ends them.
 type opened struct {
 	source.Source
-	close func()
+	others []source.Source
+	close  func()
 }
 
 // placed is an event's payload.
@@ -83,7 +85,13 @@ func send(ctx context.Context, db *postgres.DB, _ *pgxpool.Pool) error {
 	if err != nil {
 		return err
 	}
-	r, err := relay.New(db, sink, relay.Config{Tables: []relay.Table{{Layout: outbox.OutboxEvents()}},
+	table := relay.Table{Layout: outbox.OutboxEvents()}
+	if way := ways[os.Getenv(kind)]; way != "" {
+		if table.Destination, err = outbox.ParseTemplate(way); err != nil {
+			return err
+		}
+	}
+	r, err := relay.New(db, sink, relay.Config{Tables: []relay.Table{table},
 		MaxAttempts: attempts, Backoff: soon, LeaseTTL: lease})
 	if err != nil {
 		return err
@@ -102,7 +110,14 @@ func receive(ctx context.Context, _ *postgres.DB, pool *pgxpool.Pool) error {
 		return err
 	}
 	defer from.close()
-	return source.Run(ctx, &struck{from, pool}, postgres.Transactions(pool), w.Write, source.Config{Name: "orders"})
+	all, ctx := errgroup.WithContext(ctx)
+	for i, one := range append(from.others, from.Source) {
+		all.Go(func() error {
+			return source.Run(ctx, &struck{one, pool}, postgres.Transactions(pool), w.Write,
+				source.Config{Name: fmt.Sprint("orders-", i)})
+		})
+	}
+	return all.Wait()
 }
 
 // struck counts what comes, and kills its process between a commit and the acknowledgement.

@@ -35,7 +35,7 @@ var (
 const (
 	destination = "order.placed"
 	producers   = 4
-	backlog     = 5 // seconds of events
+	backlog     = 30 // seconds of events
 )
 
 // keys are so many of each producer; the first one of all fails for a while.
@@ -136,16 +136,18 @@ func (s *storm) produce() (stop func()) {
 		all.Go(func() {
 			share := max(1, *rate*int(pace/time.Millisecond)/1000/producers)
 			own := make([]string, share)
-			tick := time.NewTicker(time.Duration(share*producers) * time.Second / time.Duration(*rate))
-			defer tick.Stop()
-			for next := 0; ctx.Err() == nil; <-tick.C {
-				if behind.Load() > int64(*rate*backlog) {
+			each := time.Duration(share*producers) * time.Second / time.Duration(*rate)
+			for next, due := 0, s.began; ctx.Err() == nil; {
+				if now := time.Now(); now.Before(due) || behind.Load() > int64(*rate*backlog) {
+					time.Sleep(max(due.Sub(now), time.Millisecond))
 					continue
 				}
 				for i := range own {
 					own[i], next = fmt.Sprint(next%keys()*producers+p), next+1
 				}
-				_ = s.write(w, own) // what the database says counts
+				if s.write(w, own) == nil { // what could not be written in its time is written as soon as it can
+					due = due.Add(each)
+				}
 			}
 		})
 	}
