@@ -1,8 +1,9 @@
 // Package redisstream receives the entries of a stream of Redis for package source, as a consumer group.
 //
 // Guaranteed: an entry is acknowledged after its row. The entries of the stream are written in their order, by any
-// number of processes: they are one consumer of the group, and get what is not acknowledged before what is new. An
-// entry that was trimmed before anybody read it, after it had been handed out, is an event that says so.
+// number of processes: they are one consumer of the group, one of them has a batch at a time, and what is not
+// acknowledged comes before what is new. An entry that was trimmed before anybody read it, after it had been handed
+// out, is an event that says so.
 //
 // Not guaranteed: what Redis loses when it fails, nor entries that were trimmed before they were handed out. What
 // other consumers of the same group have read is theirs.
@@ -28,12 +29,16 @@ type Config struct {
 	Group  string        // the consumer group, which begins with the oldest entry if it is new; required
 	Batch  int           // most entries of a batch (500)
 	Poll   time.Duration // how often an empty stream is asked (50 ms)
+	// AckWait is after which time another process gets entries that were not acknowledged (5 s). A batch that takes longer
+	// is received twice, and written once.
+	AckWait time.Duration
 }
 
 // Source is a source.Source.
 type Source struct {
 	client redis.UniversalClient
 	cfg    Config
+	held   bool // it has received what it has not acknowledged
 }
 
 // New returns a source on a client of the caller's.
@@ -47,7 +52,10 @@ func New(client redis.UniversalClient, cfg Config) (*Source, error) {
 	if cfg.Poll <= 0 {
 		cfg.Poll = 50 * time.Millisecond
 	}
-	return &Source{client, cfg}, nil
+	if cfg.AckWait <= 0 {
+		cfg.AckWait = 5 * time.Second
+	}
+	return &Source{client: client, cfg: cfg}, nil
 }
 
 // consumer is the name of all processes in their group.
@@ -79,15 +87,23 @@ func (s *Source) Receive(ctx context.Context) (source.Batch, error) {
 				return source.Batch{}, err
 			}
 		}
+		s.held = true
 		return source.Batch{Messages: messages, Ack: func(ctx context.Context) error {
-			return s.client.XAck(ctx, s.cfg.Stream, s.cfg.Group, ids...).Err()
+			err := s.client.XAck(ctx, s.cfg.Stream, s.cfg.Group, ids...).Err()
+			s.held = err != nil
+			return err
 		}}, nil
 	}
 }
 
 // read returns entries. A group that is not there, because it is new or Redis has lost it, is made.
 func (s *Source) read(ctx context.Context) ([]any, error) {
-	entries, err := script.Run(ctx, s.client, []string{s.cfg.Stream}, s.cfg.Group, consumer, s.cfg.Batch).Slice()
+	wait := s.cfg.AckWait
+	if s.held {
+		wait = 0
+	}
+	entries, err := script.Run(ctx, s.client, []string{s.cfg.Stream}, s.cfg.Group, consumer, s.cfg.Batch,
+		wait.Milliseconds()).Slice()
 	if err == nil || !strings.Contains(err.Error(), "NOGROUP") {
 		return entries, err
 	}

@@ -159,7 +159,8 @@ func sendRedis(ctx context.Context, address string) (outbox.Sink, error) {
 
 func openRedis(address string) (opened, error) {
 	client := redis.NewClient(&redis.Options{Addr: address})
-	s, err := redisstream.New(client, redisstream.Config{Stream: destination, Group: "billing"})
+	s, err := redisstream.New(client, redisstream.Config{Stream: destination, Group: "billing",
+		AckWait: time.Second})
 	return opened{Source: s, close: func() { _ = client.Close() }}, err
 }
 

@@ -2,6 +2,7 @@ package sources
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +22,8 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// Entries that nobody has acknowledged come to any process before new ones, and one that was trimmed meanwhile says so.
+// Entries that nobody has acknowledged come to any process before new ones, once it is time, and one that was trimmed
+// meanwhile says so.
 func TestRedisEntries(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: testenv.RedisServer(t).Addr()})
@@ -29,10 +31,13 @@ func TestRedisEntries(t *testing.T) {
 	add := func(fields ...any) {
 		must(t, client.XAdd(t.Context(), &redis.XAddArgs{Stream: "orders", Values: fields}).Err())
 	}
-	receive := func() source.Batch {
-		s, err := redisstream.New(client, redisstream.Config{Stream: "orders", Group: "billing", Batch: 2})
+	open := func(wait time.Duration) source.Source {
+		s, err := redisstream.New(client, redisstream.Config{Stream: "orders", Group: "billing", Batch: 2, AckWait: wait})
 		must(t, err)
-		batch, err := s.Receive(t.Context())
+		return s
+	}
+	receive := func() source.Batch {
+		batch, err := open(100 * time.Millisecond).Receive(t.Context())
 		must(t, err)
 		return batch
 	}
@@ -50,6 +55,19 @@ func TestRedisEntries(t *testing.T) {
 	}
 	must(t, got.Ack(t.Context()))
 	add("other", "field")
+	patient := open(time.Hour)
+	for range 2 { // what is its own it gets again at once
+		batch, err := patient.Receive(t.Context())
+		must(t, err)
+		if len(batch.Messages) != 2 {
+			t.Fatalf("received %+v", batch.Messages)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if batch, err := open(time.Hour).Receive(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("beside a process that has a batch: %+v, error %v", batch.Messages, err)
+	}
 	got = receive()
 	if len(got.Messages) != 2 || string(got.Messages[0].Body) != "3" || got.Messages[1].Problem == "" {
 		t.Fatalf("received %+v", got.Messages)
