@@ -10,7 +10,7 @@ import { useWindowVirtualizer } from '@tanstack/react-virtual'
 import { useRef } from 'react'
 import { Scroll } from './basics'
 
-interface Props<T> {
+export interface TableProps<T> {
   label: string
   rows: T[]
   columns: ColumnDef<T>[]
@@ -19,7 +19,7 @@ interface Props<T> {
   onSelect?: (next: RowSelectionState) => void
 }
 
-export function DataTable<T>({ label, rows, columns, id, selected, onSelect }: Props<T>) {
+export function DataTable<T>({ label, rows, columns, id, selected, onSelect }: TableProps<T>) {
   const body = useRef<HTMLTableSectionElement>(null)
   const table = useReactTable({
     data: rows,

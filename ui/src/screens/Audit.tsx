@@ -1,12 +1,11 @@
 // Who did what, when and why. It is written before the act.
 import { useInfiniteQuery } from '@tanstack/react-query'
 import type { ColumnDef } from '@tanstack/react-table'
-import { useMemo } from 'react'
 import { get } from '../api/client'
 import { stringify } from '../api/json'
 import type { AuditEntry, Page, Search } from '../api/types'
-import { Card, Empty, Failure, Field, Head, Loading, Tag, Time } from '../parts/basics'
-import { DataTable } from '../parts/DataTable'
+import { Card, Empty, Field, Head, Tag, Time } from '../parts/basics'
+import { PagedTable, useRows } from '../parts/PagedTable'
 import { count } from '../parts/words'
 import { useFilters } from '../shell/filters'
 
@@ -20,7 +19,7 @@ export function Audit() {
       get<Page<AuditEntry>>('admin/audit', { ...filter, limit: '100', cursor: pageParam }, signal),
     getNextPageParam: last => last.nextCursor,
   })
-  const rows = useMemo(() => list.data?.pages.flatMap(p => p.items ?? []) ?? [], [list.data])
+  const rows = useRows(list)
   return (
     <>
       <Head title="Audit" says="Who did what, when and why." />
@@ -44,22 +43,16 @@ export function Audit() {
         </button>
       </form>
       <Card flush>
-        {list.isError ? (
-          <Failure error={list.error} retry={() => void list.refetch()} />
-        ) : list.isPending ? (
-          <Loading what="the audit" />
-        ) : !rows.length ? (
-          <Empty title="Nothing was done">Replays, discards, skips, retries and pauses stand here.</Empty>
-        ) : (
-          <DataTable label="Audit" rows={rows} columns={columns} id={a => String(a.id)} />
-        )}
-        {list.hasNextPage && (
-          <div className="border-t p-3 text-center">
-            <button type="button" className="button" onClick={() => void list.fetchNextPage()}>
-              Load more
-            </button>
-          </div>
-        )}
+        <PagedTable
+          list={list}
+          label="Audit"
+          rows={rows}
+          columns={columns}
+          id={a => String(a.id)}
+          empty={
+            <Empty title="Nothing was done">Replays, discards, skips, retries and pauses stand here.</Empty>
+          }
+        />
       </Card>
     </>
   )

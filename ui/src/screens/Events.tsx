@@ -6,8 +6,8 @@ import { useMemo, useState } from 'react'
 import { poll } from '../api/client'
 import { useOverview } from '../api/live'
 import type { EventRow, Page, Search } from '../api/types'
-import { Card, Empty, Failure, Field, Head, Loading, Tag, Time } from '../parts/basics'
-import { DataTable } from '../parts/DataTable'
+import { Card, Empty, Field, Head, Tag, Time } from '../parts/basics'
+import { PagedTable, useRows } from '../parts/PagedTable'
 import { Span } from '../parts/Span'
 import { count, plural } from '../parts/words'
 import { entered, useFilters } from '../shell/filters'
@@ -40,7 +40,7 @@ export function Events() {
     refetchInterval: query =>
       tail && (query.state.data?.pages.length ?? 0) < 2 && window.scrollY < 200 ? 2000 : false,
   })
-  const rows = useMemo(() => list.data?.pages.flatMap(p => p.items ?? []) ?? [], [list.data])
+  const rows = useRows(list)
   const statuses = list.data?.pages[0]?.statuses ?? []
   const table = filter.table || overview?.tables?.[0]?.table || 'outbox_events'
   const tables = [...new Set([...(overview?.tables ?? []).map(t => t.table), table])]
@@ -143,38 +143,22 @@ export function Events() {
           )
         }
       >
-        {list.isError ? (
-          <Failure error={list.error} retry={() => void list.refetch()} />
-        ) : list.isPending ? (
-          <Loading what="events" />
-        ) : !rows.length ? (
-          <Empty title="No event matches">
-            {Object.keys(filter).length
-              ? 'Change the filter.'
-              : 'Nothing has been written to this table, or all of it has left by its retention.'}
-          </Empty>
-        ) : (
-          <DataTable
-            label="Events"
-            rows={rows}
-            columns={columns(table)}
-            id={e => e.id}
-            selected={selected}
-            onSelect={setSelected}
-          />
-        )}
-        {list.hasNextPage && (
-          <div className="border-t p-3 text-center">
-            <button
-              type="button"
-              className="button"
-              disabled={list.isFetchingNextPage}
-              onClick={() => void list.fetchNextPage()}
-            >
-              {list.isFetchingNextPage ? 'Loading …' : 'Load more'}
-            </button>
-          </div>
-        )}
+        <PagedTable
+          list={list}
+          label="Events"
+          rows={rows}
+          columns={columns(table)}
+          id={e => e.id}
+          selected={selected}
+          onSelect={setSelected}
+          empty={
+            <Empty title="No event matches">
+              {Object.keys(filter).length
+                ? 'Change the filter.'
+                : 'Nothing has been written to this table, or all of it has left by its retention.'}
+            </Empty>
+          }
+        />
       </Card>
     </>
   )

@@ -5,7 +5,7 @@ import { useMemo, useState } from 'react'
 import { get } from '../api/client'
 import type { Letter, LetterGroup, Page, Search } from '../api/types'
 import { Card, Empty, Failure, Field, Head, Loading, Tag, Time } from '../parts/basics'
-import { DataTable } from '../parts/DataTable'
+import { PagedTable, useRows } from '../parts/PagedTable'
 import { Span } from '../parts/Span'
 import { count, plural } from '../parts/words'
 import { entered, useFilters } from '../shell/filters'
@@ -63,7 +63,7 @@ export function Letters() {
       get<Page<Letter>>('admin/letters', { ...filter, state, limit: '100', cursor: pageParam }, signal),
     getNextPageParam: last => last.nextCursor,
   })
-  const rows = useMemo(() => list.data?.pages.flatMap(p => p.items ?? []) ?? [], [list.data])
+  const rows = useRows(list)
   const ids = rows.filter(l => selected[l.id]).map(l => l.id) // not those that have left the list
   const wanted = selection({ ...filter, state }, ids)
   const whose = ids.length ? plural(ids.length, 'selected letter') : 'all that match'
@@ -157,38 +157,22 @@ export function Letters() {
             )
           }
         >
-          {list.isError ? (
-            <Failure error={list.error} retry={() => void list.refetch()} />
-          ) : list.isPending ? (
-            <Loading what="letters" />
-          ) : !rows.length ? (
-            <Empty title="No letter matches">
-              {state === 'pending' && !Object.keys(filter).length
-                ? 'Nothing failed for good. That is as it should be.'
-                : 'Change the filter or the state.'}
-            </Empty>
-          ) : (
-            <DataTable
-              label="Letters"
-              rows={rows}
-              columns={columns}
-              id={l => l.id}
-              selected={selected}
-              onSelect={setSelected}
-            />
-          )}
-          {list.hasNextPage && (
-            <div className="border-t p-3 text-center">
-              <button
-                type="button"
-                className="button"
-                disabled={list.isFetchingNextPage}
-                onClick={() => void list.fetchNextPage()}
-              >
-                {list.isFetchingNextPage ? 'Loading …' : 'Load more'}
-              </button>
-            </div>
-          )}
+          <PagedTable
+            list={list}
+            label="Letters"
+            rows={rows}
+            columns={columns}
+            id={l => l.id}
+            selected={selected}
+            onSelect={setSelected}
+            empty={
+              <Empty title="No letter matches">
+                {state === 'pending' && !Object.keys(filter).length
+                  ? 'Nothing failed for good. That is as it should be.'
+                  : 'Change the filter or the state.'}
+              </Empty>
+            }
+          />
         </Card>
       </div>
       <LetterDrawer id={search.letter} onClose={() => set({ letter: undefined })} />

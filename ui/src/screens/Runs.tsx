@@ -1,11 +1,10 @@
 import { useInfiniteQuery } from '@tanstack/react-query'
 import { Link } from '@tanstack/react-router'
 import type { ColumnDef } from '@tanstack/react-table'
-import { useMemo } from 'react'
 import { get } from '../api/client'
 import type { Page, Run } from '../api/types'
-import { Card, Empty, Failure, Head, Loading, Tag, Time } from '../parts/basics'
-import { DataTable } from '../parts/DataTable'
+import { Card, Empty, Head, Tag, Time } from '../parts/basics'
+import { PagedTable, useRows } from '../parts/PagedTable'
 
 export function Runs() {
   const list = useInfiniteQuery({
@@ -15,27 +14,21 @@ export function Runs() {
     queryFn: ({ pageParam, signal }) => get<Page<Run>>('runs', { limit: '50', cursor: pageParam }, signal),
     getNextPageParam: last => last.nextCursor,
   })
-  const rows = useMemo(() => list.data?.pages.flatMap(p => p.items ?? []) ?? [], [list.data])
+  const rows = useRows(list)
   return (
     <>
       <Head title="Runs" says="Streams of events with a beginning and an end." />
       <Card flush>
-        {list.isError ? (
-          <Failure error={list.error} retry={() => void list.refetch()} />
-        ) : list.isPending ? (
-          <Loading what="runs" />
-        ) : !rows.length ? (
-          <Empty title="No runs">POST /v1/runs makes one.</Empty>
-        ) : (
-          <DataTable label="Runs" rows={rows} columns={columns} id={r => r.runId} />
-        )}
-        {list.hasNextPage && (
-          <div className="border-t p-3 text-center">
-            <button type="button" className="button" onClick={() => void list.fetchNextPage()}>
-              Load more
-            </button>
-          </div>
-        )}
+        <PagedTable
+          list={list}
+          label="Runs"
+          rows={rows}
+          columns={columns}
+          id={r => r.runId}
+          empty={
+            <Empty title="No runs">POST /v1/runs makes one.</Empty>
+          }
+        />
       </Card>
     </>
   )
