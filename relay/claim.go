@@ -66,7 +66,7 @@ const (
 // A claim walks over what it leaves out, however little it brings: what is paused, and what is behind an event that
 // waits in the worker. The next one is not made before so many times as long as it took, and so long at most.
 const (
-	restsPerPaused  = 10 // where all that there is is paused
+	restsPerPaused  = 10 // where all that there is is paused; from maxWaitingRest on, which any idle worker comes to
 	maxPausedRest   = 5 * time.Second
 	restsPerWaiting = 3
 	maxWaitingRest  = 200 * time.Millisecond
@@ -134,9 +134,9 @@ func (p *pacer) failed(err error, ended bool) {
 // answered learns from a claim within limit that brought so many records, while some waited in the worker.
 func (p *pacer) answered(limit outbox.ClaimLimit, waiting, records int, took time.Duration) {
 	p.patience, p.rest = 0, 0
-	switch {
-	case limit.Paused.Parts() && records == 0:
-		p.rest = min(restsPerPaused*took, maxPausedRest)
+	switch paused := restsPerPaused * took; {
+	case limit.Paused.Parts() && records == 0 && paused > maxWaitingRest:
+		p.rest = min(paused, maxPausedRest)
 	case waiting > 0 && records < limit.Records:
 		p.rest = min(restsPerWaiting*took, maxWaitingRest)
 	}

@@ -63,6 +63,7 @@ func TestClaimRests(t *testing.T) {
 		{"behind one that waits", outbox.Paused{}, 1, 10, 10 * time.Millisecond, 30 * time.Millisecond},
 		{"behind very many", outbox.Paused{}, 100, 0, time.Second, maxWaitingRest},
 		{"all is paused", paused, 0, 0, 100 * time.Millisecond, time.Second},
+		{"little is paused", paused, 0, 0, 10 * time.Millisecond, 0},
 		{"very much is paused", paused, 1, 0, time.Second, maxPausedRest},
 		{"some is paused", paused, 0, 1, time.Second, 0},
 	} {
