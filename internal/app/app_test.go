@@ -1,12 +1,14 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -103,6 +105,22 @@ func TestAwait(t *testing.T) {
 		if err := await(ctx, quiet, newHealth(partRelay).part(partRelay), "x", hanging); !errors.Is(err,
 			context.DeadlineExceeded) {
 			t.Errorf("got %v, want the end of ctx", err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { // a line for each new reason, and one a minute for one that stays
+		ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute+30*time.Second)
+		defer cancel()
+		var said bytes.Buffer
+		began := time.Now()
+		_ = await(ctx, slog.New(slog.NewTextHandler(&said, nil)), newHealth(partRelay).part(partRelay), "x",
+			func(context.Context) error {
+				if time.Since(began) < 5*time.Minute {
+					return errors.New("connection refused")
+				}
+				return errors.New("the database system is starting up")
+			})
+		if n := strings.Count(said.String(), "\n"); n != 10 || !strings.Contains(said.String(), "starting up") {
+			t.Errorf("%d lines in nine minutes, want 10:\n%s", n, &said)
 		}
 	})
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
@@ -128,9 +127,10 @@ func (all outlets) connectLater(ctx context.Context, p process, names []string) 
 		opening.Go(func() {
 			one := all[name]
 			err := tryOpening(ctx, func(ctx context.Context) error { return one.open(ctx, p) },
-				func(err error, pause time.Duration) (again bool) {
-					p.log.Warn("waiting for "+one.String(), "error", err,
-						"retry_in", pause.String())
+				func(err error, tell bool) (again bool) {
+					if tell {
+						p.log.Warn("waiting for "+one.String(), "error", err)
+					}
 					return true
 				})
 			if err == nil {

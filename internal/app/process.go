@@ -80,26 +80,33 @@ const openLimit = 15 * time.Second
 // daemon is often started before its servers are. what is named in the log and in the part's
 // readiness report.
 func await(ctx context.Context, log *slog.Logger, p *part, what string, open func(context.Context) error) error {
-	return tryOpening(ctx, open, func(err error, pause time.Duration) (again bool) {
+	return tryOpening(ctx, open, func(err error, tell bool) (again bool) {
 		if !passing(err) {
 			return false
 		}
 		p.wait("waiting for " + what + ": " + err.Error())
-		log.Warn("waiting for "+what, "part", p.name, "error", err, "retry_in", pause.String())
+		if tell {
+			log.Warn("waiting for "+what, "part", p.name, "error", err)
+		}
 		return true
 	})
 }
 
-// tryOpening calls open until it succeeds, ctx ends, or failed, which is told each failure and the
-// pause after it, does not want it again.
+// tryOpening calls open until it succeeds, ctx ends, or failed, which is told each failure, does not
+// want it again. The log is to tell of each new one, and once a minute of one that stays.
 func tryOpening(
-	ctx context.Context, open func(context.Context) error, failed func(err error, pause time.Duration) (again bool),
+	ctx context.Context, open func(context.Context) error, failed func(err error, tell bool) (again bool),
 ) error {
+	said, at := "", time.Time{}
 	for pause := 500 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		attempt, cancel := context.WithTimeout(ctx, openLimit)
 		err := open(attempt)
 		cancel()
-		if err == nil || ctx.Err() != nil || !failed(err, pause) {
+		tell := err != nil && (err.Error() != said || time.Since(at) > time.Minute)
+		if tell {
+			said, at = err.Error(), time.Now()
+		}
+		if err == nil || ctx.Err() != nil || !failed(err, tell) {
 			return err
 		}
 		select {
