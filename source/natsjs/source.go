@@ -4,8 +4,8 @@
 // of the consumer are written in their order, by any number of processes: the server hands out one at a time, whatever
 // becomes of who has it.
 //
-// For more than one message at a time let the stream's subject transform spread keys over subjects, by
-// {{partition(8,1)}}, and have a source for each, with a Durable and a name of its own.
+// A message is a transaction. To have several processes at it let the stream's subject transform spread keys over
+// subjects, by {{partition(8,1)}}, and have a source for each, with a Durable and a name of its own.
 //
 // Not guaranteed: that order with a larger Batch. It is kept while one process receives and nothing fails. The server
 // hands out what is new before what was lost with a process or a connection.
