@@ -64,9 +64,10 @@ const (
 )
 
 // A claim walks over what it leaves out, however little it brings: what is paused, and what is behind an event that
-// waits in the worker. The next one is not made before so many times as long as it took, and so long at most.
+// waits in the worker. The next one is not made before so many times as long as it took, and so long at most. Where all
+// that there is is paused, rests up to maxWaitingRest are left out: others' events end the pauses of an idle worker.
 const (
-	restsPerPaused  = 10 // where all that there is is paused; from maxWaitingRest on, which any idle worker comes to
+	restsPerPaused  = 10
 	maxPausedRest   = 5 * time.Second
 	restsPerWaiting = 3
 	maxWaitingRest  = 200 * time.Millisecond

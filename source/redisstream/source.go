@@ -29,8 +29,8 @@ type Config struct {
 	Group  string        // the consumer group, which begins with the oldest entry if it is new; required
 	Batch  int           // most entries of a batch (500)
 	Poll   time.Duration // how often an empty stream is asked (50 ms)
-	// AckWait is after which time another process gets entries that were not acknowledged (5 s). A batch that takes longer
-	// is received twice, and written once.
+	// AckWait is after which time another process gets entries that were not acknowledged (5 s). A batch that takes
+	// longer is received twice, and written once.
 	AckWait time.Duration
 }
 

@@ -23,6 +23,7 @@ import (
 	rabbitsink "github.com/outboxrelay/outbox/sink/rabbitmq"
 	redissink "github.com/outboxrelay/outbox/sink/redisstream"
 	webhooksink "github.com/outboxrelay/outbox/sink/webhook"
+	"github.com/outboxrelay/outbox/source"
 	"github.com/outboxrelay/outbox/source/kafka"
 	"github.com/outboxrelay/outbox/source/natsjs"
 	"github.com/outboxrelay/outbox/source/rabbitmq"
@@ -77,7 +78,7 @@ func openKafka(address string) (opened, error) {
 	if err != nil {
 		return opened{}, err
 	}
-	return opened{Source: s, close: s.Close}, nil
+	return opened{[]source.Source{s}, s.Close}, nil
 }
 
 func natsBroker(t *testing.T) broker {
@@ -111,9 +112,8 @@ func openConsumers(address string, consumers ...natsjs.Config) (opened, error) {
 		if err != nil {
 			return all, err
 		}
-		all.Source, all.others = s, append(all.others, s)
+		all.sources = append(all.sources, s)
 	}
-	all.others = all.others[:len(consumers)-1]
 	return all, nil
 }
 
@@ -161,7 +161,7 @@ func openRedis(address string) (opened, error) {
 	client := redis.NewClient(&redis.Options{Addr: address})
 	s, err := redisstream.New(client, redisstream.Config{Stream: destination, Group: "billing",
 		AckWait: time.Second})
-	return opened{Source: s, close: func() { _ = client.Close() }}, err
+	return opened{[]source.Source{s}, func() { _ = client.Close() }}, err
 }
 
 func rabbitBroker(t *testing.T) broker {
@@ -186,7 +186,7 @@ func openRabbit(address string) (opened, error) {
 	if err != nil {
 		return opened{}, err
 	}
-	return opened{Source: s, close: s.Close}, nil
+	return opened{[]source.Source{s}, s.Close}, nil
 }
 
 const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="
@@ -214,7 +214,7 @@ func openWebhook(address string) (opened, error) {
 	}
 	server := http.Server{Handler: s, ReadHeaderTimeout: time.Second}
 	go func() { _ = server.Serve(listener) }() // until the process ends
-	return opened{Source: s, close: func() { _ = server.Close() }}, nil
+	return opened{[]source.Source{s}, func() { _ = server.Close() }}, nil
 }
 
 func listens(address string) bool {

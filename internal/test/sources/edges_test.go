@@ -32,7 +32,8 @@ func TestRedisEntries(t *testing.T) {
 		must(t, client.XAdd(t.Context(), &redis.XAddArgs{Stream: "orders", Values: fields}).Err())
 	}
 	open := func(wait time.Duration) source.Source {
-		s, err := redisstream.New(client, redisstream.Config{Stream: "orders", Group: "billing", Batch: 2, AckWait: wait})
+		s, err := redisstream.New(client,
+			redisstream.Config{Stream: "orders", Group: "billing", Batch: 2, AckWait: wait})
 		must(t, err)
 		return s
 	}

@@ -32,11 +32,10 @@ const (
 var parts = map[string]func(ctx context.Context, db *postgres.DB, pool *pgxpool.Pool) error{
 	"relay": send, "source": receive, "group": handle}
 
-// opened is a source, others of the same broker, and what ends them.
+// opened are the sources of a broker, and what ends them.
 type opened struct {
-	source.Source
-	others []source.Source
-	close  func()
+	sources []source.Source
+	close   func()
 }
 
 // placed is an event's payload.
@@ -111,7 +110,7 @@ func receive(ctx context.Context, _ *postgres.DB, pool *pgxpool.Pool) error {
 	}
 	defer from.close()
 	all, ctx := errgroup.WithContext(ctx)
-	for i, one := range append(from.others, from.Source) {
+	for i, one := range from.sources {
 		all.Go(func() error {
 			return source.Run(ctx, &struck{one, pool}, postgres.Transactions(pool), w.Write,
 				source.Config{Name: fmt.Sprint("orders-", i)})

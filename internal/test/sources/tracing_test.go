@@ -166,7 +166,8 @@ func consume(t *testing.T, c *collector, url, name, address string) {
 	go func() { ended <- g.Run(ctx) }()
 	go func() {
 		defer from.close()
-		ended <- source.Run(ctx, from, postgres.Transactions(pool), w.Write, source.Config{Name: "orders"})
+		ended <- source.Run(ctx, from.sources[0], postgres.Transactions(pool), w.Write,
+			source.Config{Name: "orders"})
 	}()
 	t.Cleanup(func() {
 		stop()
