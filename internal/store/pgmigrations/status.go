@@ -11,6 +11,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/migration"
 )
 
+const undefinedTable = "42P01" // SQLSTATE
+
 // Status reads the state of the default sets, and of the others that are applied or named, in their order. That
 // is what Up has recorded, or, where it has recorded nothing, what is there in the catalog. It has who applied a set
 // as far as that is known. It changes nothing and takes no lock.
@@ -41,6 +43,9 @@ func recordedStatus(ctx context.Context, conn *pgx.Conn, set string) (s migratio
 	recorded, err = exists(ctx, conn, migration.VersionTable(set))
 	if err == nil && recorded {
 		err = conn.QueryRow(ctx, statement("version", migration.VersionTable(set))).Scan(&version, &dirty)
+	}
+	if isCode(err, undefinedTable) { // a Down has dropped it in between
+		recorded, err = false, nil
 	}
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return s, false, fmt.Errorf("read version table %s: %w", migration.VersionTable(set), err)
