@@ -36,8 +36,8 @@ func (e env) onTerminal(columns, rows int, args ...string) terminal {
 		e.t.Fatal(err)
 	}
 	go func() { _, _ = io.Copy(s.keyboard, s.screen) }()                        // what a terminal answers when it is asked
-	go func() { _, _ = io.Copy(io.MultiWriter(s.screen, s.out), s.keyboard) }() // ends with the command
 	go func() {
+		_, _ = io.Copy(io.MultiWriter(s.screen, s.out), s.keyboard) // ends once all that the command wrote is read
 		s.endedError = s.cmd.Wait()
 		close(s.ended)
 	}()
