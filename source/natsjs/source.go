@@ -1,11 +1,11 @@
 // Package natsjs receives the messages of a stream of NATS JetStream for package source, by a durable consumer.
 //
 // Guaranteed: a message is acknowledged, and the server has confirmed it, after its row. With a Batch of 1 the messages
-// of the consumer are written in their order, by any number of processes: the server hands out one at a time, whatever
+// of a consumer are written in their order, by any number of processes: the server hands out one at a time, whatever
 // becomes of who has it.
 //
-// A message is a transaction. To have several processes at it let the stream's subject transform spread keys over
-// subjects, by {{partition(8,1)}}, and have a source for each, with a Durable and a name of its own.
+// A message is a transaction then. Let the stream's subject transform spread keys over subjects, by {{partition(32,1)}},
+// and name them as Partitions: a transaction has a message of each.
 //
 // Not guaranteed: that order with a larger Batch. It is kept while one process receives and nothing fails. The server
 // hands out what is new before what was lost with a process or a connection.
@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/source"
@@ -29,79 +30,132 @@ type Config struct {
 	Stream   string   // required
 	Durable  string   // the name of the consumer, which is made or changed; required
 	Subjects []string // those of the stream that are received (all)
-	Batch    int      // most messages of a batch (1)
+	// Partitions are subjects with keys of their own, such as order.0.* to order.31.*, instead of Subjects. Each has a
+	// consumer: Durable with -0, -1 and so on.
+	Partitions []string
+	Batch      int // most messages of a batch, of each consumer (1)
 	// AckWait is after which time a message comes again that was not acknowledged (30 s).
 	AckWait time.Duration
 }
 
 // Source is a source.Source.
 type Source struct {
-	js       jetstream.JetStream
-	cfg      Config
-	consumer jetstream.Consumer // nil: to be made
+	idle    []*consumer  // that nothing is asked of
+	answers chan fetched // has room for one of each consumer
+	failed  error        // of a consumer, while others had messages
 }
 
 // New returns a source on a connection of the caller's, which should reconnect for ever (nats.MaxReconnects(-1)).
 func New(js jetstream.JetStream, cfg Config) (*Source, error) {
-	if cfg.Stream == "" || cfg.Durable == "" {
+	switch {
+	case cfg.Stream == "" || cfg.Durable == "":
 		return nil, errors.New("configure source: Stream and Durable are required")
+	case len(cfg.Subjects) > 0 && len(cfg.Partitions) > 0:
+		return nil, errors.New("configure source: Subjects are of one consumer, and Partitions of several: set one of them")
 	}
-	cfg.Batch = max(cfg.Batch, 1)
-	if cfg.AckWait <= 0 {
-		cfg.AckWait = 30 * time.Second
+	of := jetstream.ConsumerConfig{Durable: cfg.Durable, FilterSubjects: cfg.Subjects, AckWait: cfg.AckWait,
+		AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: max(cfg.Batch, 1)}
+	if of.AckWait <= 0 {
+		of.AckWait = 30 * time.Second
 	}
-	return &Source{js: js, cfg: cfg}, nil
+	s := &Source{answers: make(chan fetched, max(len(cfg.Partitions), 1))}
+	for i, subject := range cfg.Partitions {
+		of.Durable, of.FilterSubjects = fmt.Sprintf("%s-%d", cfg.Durable, i), []string{subject}
+		s.idle = append(s.idle, &consumer{js: js, stream: cfg.Stream, cfg: of})
+	}
+	if len(s.idle) == 0 {
+		s.idle = []*consumer{{js: js, stream: cfg.Stream, cfg: of}}
+	}
+	return s, nil
+}
+
+// Receive implements source.Source. The batch is what the consumers have at once; the others are waited for behind it.
+func (s *Source) Receive(ctx context.Context) (source.Batch, error) {
+	var received []jetstream.Msg
+	take := func(f fetched) {
+		s.idle, received, s.failed = append(s.idle, f.of), append(received, f.messages...), errors.Join(s.failed, f.err)
+	}
+	for len(received) == 0 {
+		if err := s.failed; err != nil {
+			s.failed = nil
+			return source.Batch{}, err
+		}
+		for _, c := range s.idle {
+			go func() { s.answers <- c.fetch(ctx) }() // ends when wait is over
+		}
+		s.idle = nil
+		select {
+		case f := <-s.answers:
+			take(f)
+		case <-ctx.Done():
+			return source.Batch{}, ctx.Err()
+		}
+		for len(s.answers) > 0 {
+			take(<-s.answers)
+		}
+	}
+	messages := make([]source.Message, len(received))
+	for i, m := range received {
+		var err error
+		if messages[i], err = message(m); err != nil {
+			return source.Batch{}, outbox.Permanent(err)
+		}
+	}
+	return source.Batch{Messages: messages, Ack: func(ctx context.Context) error {
+		var acks errgroup.Group
+		for _, m := range received {
+			acks.Go(func() error { return m.DoubleAck(ctx) }) // Ack alone may get lost
+		}
+		return acks.Wait()
+	}}, nil
+}
+
+// consumer is one of the server's.
+type consumer struct {
+	js     jetstream.JetStream
+	stream string
+	cfg    jetstream.ConsumerConfig
+	made   jetstream.Consumer // nil: to be made
+}
+
+// fetched is what a consumer had.
+type fetched struct {
+	of       *consumer
+	messages []jetstream.Msg
+	err      error
 }
 
 // wait is how long a request for messages waits at the server.
 const wait = 2 * time.Second
 
-// Receive implements source.Source.
-func (s *Source) Receive(ctx context.Context) (source.Batch, error) {
+// fetch asks for messages until it gets a batch of them. It is empty at the end of ctx.
+func (c *consumer) fetch(ctx context.Context) fetched {
 	for ctx.Err() == nil {
-		received, err := s.fetch(ctx)
-		if err != nil {
-			return source.Batch{}, err
+		received, err := c.once(ctx)
+		if ctx.Err() == nil && (err != nil || len(received) > 0) {
+			return fetched{c, received, err}
 		}
-		if len(received) == 0 {
-			continue
-		}
-		messages := make([]source.Message, len(received))
-		for i, m := range received {
-			if messages[i], err = message(m); err != nil {
-				return source.Batch{}, outbox.Permanent(err)
-			}
-		}
-		return source.Batch{Messages: messages, Ack: func(ctx context.Context) (err error) {
-			for _, m := range received {
-				err = errors.Join(err, m.DoubleAck(ctx)) // Ack alone may get lost
-			}
-			return err
-		}}, nil
 	}
-	return source.Batch{}, ctx.Err()
+	return fetched{of: c}
 }
 
-func (s *Source) fetch(ctx context.Context) (received []jetstream.Msg, err error) {
-	if s.consumer == nil {
-		s.consumer, err = s.js.CreateOrUpdateConsumer(ctx, s.cfg.Stream, jetstream.ConsumerConfig{Durable: s.cfg.Durable,
-			FilterSubjects: s.cfg.Subjects, AckPolicy: jetstream.AckExplicitPolicy, AckWait: s.cfg.AckWait,
-			MaxAckPending: s.cfg.Batch})
-		if err != nil {
-			return nil, fmt.Errorf("make consumer %s: %w", s.cfg.Durable, err)
+func (c *consumer) once(ctx context.Context) (received []jetstream.Msg, err error) {
+	if c.made == nil {
+		if c.made, err = c.js.CreateOrUpdateConsumer(ctx, c.stream, c.cfg); err != nil {
+			return nil, fmt.Errorf("make consumer %s: %w", c.cfg.Durable, err)
 		}
 	}
 	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	fetched, err := s.consumer.Fetch(s.cfg.Batch, jetstream.FetchContext(limited))
+	batch, err := c.made.Fetch(c.cfg.MaxAckPending, jetstream.FetchContext(limited))
 	if err != nil {
 		return nil, fmt.Errorf("fetch: %w", err)
 	}
-	for m := range fetched.Messages() {
+	for m := range batch.Messages() {
 		received = append(received, m)
 	}
-	if err := fetched.Error(); err != nil && len(received) == 0 && !errors.Is(err, context.DeadlineExceeded) {
-		s.consumer = nil // it may have been deleted
+	if err := batch.Error(); err != nil && len(received) == 0 && !errors.Is(err, context.DeadlineExceeded) {
+		c.made = nil // it may have been deleted
 		return nil, fmt.Errorf("fetch: %w", err)
 	}
 	return received, nil

@@ -23,7 +23,6 @@ import (
 	rabbitsink "github.com/outboxrelay/outbox/sink/rabbitmq"
 	redissink "github.com/outboxrelay/outbox/sink/redisstream"
 	webhooksink "github.com/outboxrelay/outbox/sink/webhook"
-	"github.com/outboxrelay/outbox/source"
 	"github.com/outboxrelay/outbox/source/kafka"
 	"github.com/outboxrelay/outbox/source/natsjs"
 	"github.com/outboxrelay/outbox/source/rabbitmq"
@@ -78,7 +77,7 @@ func openKafka(address string) (opened, error) {
 	if err != nil {
 		return opened{}, err
 	}
-	return opened{[]source.Source{s}, s.Close}, nil
+	return opened{s, s.Close}, nil
 }
 
 func natsBroker(t *testing.T) broker {
@@ -91,12 +90,9 @@ func sendNATS(ctx context.Context, address string) (outbox.Sink, error) {
 		Create: natssink.Stream{Name: "ORDERS", Subjects: []string{"order.*"}}})
 }
 
-func openNATS(address string) (opened, error) {
-	return openConsumers(address, natsjs.Config{Durable: "billing"})
-}
+func openNATS(address string) (opened, error) { return openConsumer(address, natsjs.Config{}) }
 
-// openConsumers opens a source for each of some consumers.
-func openConsumers(address string, consumers ...natsjs.Config) (opened, error) {
+func openConsumer(address string, cfg natsjs.Config) (opened, error) {
 	conn, err := nats.Connect(address, nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
 	if err != nil {
 		return opened{}, err
@@ -105,20 +101,13 @@ func openConsumers(address string, consumers ...natsjs.Config) (opened, error) {
 	if err != nil {
 		return opened{}, err
 	}
-	all := opened{close: conn.Close}
-	for _, c := range consumers {
-		c.Stream, c.AckWait = "ORDERS", time.Second
-		s, err := natsjs.New(js, c)
-		if err != nil {
-			return all, err
-		}
-		all.sources = append(all.sources, s)
-	}
-	return all, nil
+	cfg.Stream, cfg.Durable, cfg.AckWait = "ORDERS", "billing", time.Second
+	s, err := natsjs.New(js, cfg)
+	return opened{s, conn.Close}, err
 }
 
-// partitions are subjects that a stream spreads keys over. Each has a consumer, which hands out one message at a time.
-const partitions = 8
+// partitions are subjects that a stream spreads keys over.
+const partitions = 32
 
 func natsPartitions(t *testing.T) broker {
 	b := natsBroker(t)
@@ -139,12 +128,11 @@ func sendNATSByKey(ctx context.Context, address string) (outbox.Sink, error) {
 }
 
 func openNATSPartitions(address string) (opened, error) {
-	var consumers []natsjs.Config
+	var subjects []string
 	for i := range partitions {
-		consumers = append(consumers,
-			natsjs.Config{Durable: fmt.Sprint("billing-", i), Subjects: []string{fmt.Sprintf("order.%d.*", i)}})
+		subjects = append(subjects, fmt.Sprintf("order.%d.*", i))
 	}
-	return openConsumers(address, consumers...)
+	return openConsumer(address, natsjs.Config{Partitions: subjects})
 }
 
 func redisBroker(t *testing.T) broker {
@@ -161,7 +149,7 @@ func openRedis(address string) (opened, error) {
 	client := redis.NewClient(&redis.Options{Addr: address})
 	s, err := redisstream.New(client, redisstream.Config{Stream: destination, Group: "billing",
 		AckWait: time.Second})
-	return opened{[]source.Source{s}, func() { _ = client.Close() }}, err
+	return opened{s, func() { _ = client.Close() }}, err
 }
 
 func rabbitBroker(t *testing.T) broker {
@@ -186,7 +174,7 @@ func openRabbit(address string) (opened, error) {
 	if err != nil {
 		return opened{}, err
 	}
-	return opened{[]source.Source{s}, s.Close}, nil
+	return opened{s, s.Close}, nil
 }
 
 const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="
@@ -214,7 +202,7 @@ func openWebhook(address string) (opened, error) {
 	}
 	server := http.Server{Handler: s, ReadHeaderTimeout: time.Second}
 	go func() { _ = server.Serve(listener) }() // until the process ends
-	return opened{[]source.Source{s}, func() { _ = server.Close() }}, nil
+	return opened{s, func() { _ = server.Close() }}, nil
 }
 
 func listens(address string) bool {

@@ -81,8 +81,13 @@ func TestConfigurations(t *testing.T) {
 	for name, open := range map[string]func() error{
 		"Brokers": func() error { _, err := kafka.New(kafka.Config{}); return err },
 		"Durable": func() error { _, err := natsjs.New(nil, natsjs.Config{Stream: "S"}); return err },
-		"Group":   func() error { _, err := redisstream.New(nil, redisstream.Config{}); return err },
-		"Queue":   func() error { _, err := rabbitmq.New(rabbitmq.Config{}); return err },
+		"Partitions of": func() error {
+			one := []string{"order.*"}
+			_, err := natsjs.New(nil, natsjs.Config{Stream: "S", Durable: "d", Subjects: one, Partitions: one})
+			return err
+		},
+		"Group": func() error { _, err := redisstream.New(nil, redisstream.Config{}); return err },
+		"Queue": func() error { _, err := rabbitmq.New(rabbitmq.Config{}); return err },
 		"none of AMQP": func() error {
 			_, err := rabbitmq.New(rabbitmq.Config{URL: "amqp://a:hunter2@%", Queue: "q"})
 			return err

@@ -11,7 +11,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/inbox/group"
@@ -32,10 +31,10 @@ const (
 var parts = map[string]func(ctx context.Context, db *postgres.DB, pool *pgxpool.Pool) error{
 	"relay": send, "source": receive, "group": handle}
 
-// opened are the sources of a broker, and what ends them.
+// opened is the source of a broker, and what ends it.
 type opened struct {
-	sources []source.Source
-	close   func()
+	source.Source
+	close func()
 }
 
 // placed is an event's payload.
@@ -109,14 +108,8 @@ func receive(ctx context.Context, _ *postgres.DB, pool *pgxpool.Pool) error {
 		return err
 	}
 	defer from.close()
-	all, ctx := errgroup.WithContext(ctx)
-	for i, one := range from.sources {
-		all.Go(func() error {
-			return source.Run(ctx, &struck{one, pool}, postgres.Transactions(pool), w.Write,
-				source.Config{Name: fmt.Sprint("orders-", i)})
-		})
-	}
-	return all.Wait()
+	return source.Run(ctx, &struck{from.Source, pool}, postgres.Transactions(pool), w.Write,
+		source.Config{Name: "orders"})
 }
 
 // struck counts what comes, and kills its process between a commit and the acknowledgement.

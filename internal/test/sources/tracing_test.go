@@ -166,7 +166,7 @@ func consume(t *testing.T, c *collector, url, name, address string) {
 	go func() { ended <- g.Run(ctx) }()
 	go func() {
 		defer from.close()
-		ended <- source.Run(ctx, from.sources[0], postgres.Transactions(pool), w.Write,
+		ended <- source.Run(ctx, from.Source, postgres.Transactions(pool), w.Write,
 			source.Config{Name: "orders"})
 	}()
 	t.Cleanup(func() {
