@@ -2,10 +2,10 @@
 //
 // Guaranteed: a message is acknowledged, and the server has confirmed it, after its row. With a Batch of 1 the messages
 // of a consumer are written in their order, by any number of processes: the server hands out one at a time, whatever
-// becomes of who has it.
+// becomes of who has it. Each is a transaction then.
 //
-// A message is a transaction then. Let the stream's subject transform spread keys over subjects, by {{partition(32,1)}},
-// and name them as Partitions: a transaction has a message of each.
+// Let the stream's subject transform spread keys over subjects, by {{partition(32,1)}}, and name them as Partitions: a
+// transaction has a message of each.
 //
 // Not guaranteed: that order with a larger Batch. It is kept while one process receives and nothing fails. The server
 // hands out what is new before what was lost with a process or a connection.

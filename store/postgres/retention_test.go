@@ -29,7 +29,8 @@ const week = 168 * time.Hour
 
 // oldTables are the tables that retention knows, each with a statement that inserts $1 rows of random state and age,
 // half of them old, and the condition for what must go. Their ids are UUIDv7 of the time at which they were written; a
-// row is delivered up to three days later.
+// row is delivered up to three days later. No time is within an hour of the end of the week, or a row would become old
+// during the test.
 var oldTables = map[string]struct {
 	layout       outbox.Layout
 	before, fill string
@@ -66,8 +67,10 @@ var oldTables = map[string]struct {
 const mixSQL = `
 CREATE FUNCTION v7(t timestamptz) RETURNS uuid LANGUAGE sql VOLATILE AS
 	$$ SELECT (lpad(to_hex((extract(epoch FROM t) * 1000)::bigint), 12, '0') || '7' || substr(replace(gen_random_uuid()::text, '-', ''), 14))::uuid $$;
+CREATE FUNCTION clear(t timestamptz) RETURNS timestamptz LANGUAGE sql VOLATILE AS
+	$$ SELECT CASE WHEN abs(extract(epoch FROM now() - interval '7 days' - t)) < 3600 THEN t - interval '2 hours' ELSE t END $$;
 CREATE FUNCTION mix(rows int, states text[]) RETURNS TABLE (n int, s text, written timestamptz, settled timestamptz) LANGUAGE sql VOLATILE AS
-	$$ SELECT n, s, w, least(w + random() * interval '3 days', now()) FROM (
+	$$ SELECT n, s, clear(w), clear(least(w + random() * interval '3 days', now())) FROM (
 		SELECT n, states[1 + floor(random() * cardinality(states))::int], now() - interval '14 days' * random() FROM generate_series(1, rows) n) AS r (n, s, w) $$`
 
 // old is a table with a mix of rows.
