@@ -72,10 +72,10 @@ const orders = `CREATE TABLE orders (n INTEGER PRIMARY KEY AUTOINCREMENT, events
 const discord = `SELECT (SELECT count(*) FROM (SELECT id FROM outbox_events EXCEPT SELECT value FROM orders, json_each(orders.events))),
 	(SELECT count(*) FROM (SELECT value FROM orders, json_each(orders.events) EXCEPT SELECT id FROM outbox_events))`
 
-// plainSource opens the file as any Go program does.
+// plainSource opens the file as docs/operations/sqlite.md tells any Go program to.
 func plainSource(path string) string {
 	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(),
-		RawQuery: "_txlock=immediate&_pragma=busy_timeout(20000)"}).String()
+		RawQuery: "_txlock=immediate&_pragma=busy_timeout(30000)"}).String()
 }
 
 // play is the whole life of a player: it ends with exit code 0 when it is told to, and with another when it finds the
