@@ -31,6 +31,31 @@ type Batch struct {
 	Ack      func(ctx context.Context) error
 }
 
+// gatherFor is how long a batch waits for more messages.
+const gatherFor = 2 * time.Millisecond
+
+// Gather waits for what a client hands out one by one, and for what comes soon after the first: most at most. It is
+// empty where ctx ends, or the channel is closed.
+func Gather[T any](ctx context.Context, from <-chan T, most int) (batch []T) {
+	var soon <-chan time.Time
+	for len(batch) < most {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-soon:
+			return batch
+		case one, open := <-from:
+			if !open {
+				return batch
+			}
+			if batch = append(batch, one); soon == nil {
+				soon = time.After(gatherFor)
+			}
+		}
+	}
+	return batch
+}
+
 // Config says what a source is called. Zero means the default in parentheses.
 type Config struct {
 	// Name is the source's: of what it remembers, and of events that name no source of their own. Keep it when a program

@@ -12,6 +12,7 @@
 package natsjs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,14 +70,11 @@ func New(js jetstream.JetStream, cfg Config) (*Source, error) {
 	return s, nil
 }
 
-// Receive implements source.Source. The batch is what the consumers have at once; the others are waited for behind it.
+// Receive implements source.Source. The batch is what the consumers have soon; the others are waited for behind it.
 func (s *Source) Receive(ctx context.Context) (source.Batch, error) {
 	var received []jetstream.Msg
-	take := func(f fetched) {
-		s.idle, received, s.failed = append(s.idle, f.of), append(received, f.messages...), errors.Join(s.failed, f.err)
-	}
 	for len(received) == 0 {
-		if err := s.failed; err != nil {
+		if err := cmp.Or(s.failed, ctx.Err()); err != nil {
 			s.failed = nil
 			return source.Batch{}, err
 		}
@@ -84,14 +82,9 @@ func (s *Source) Receive(ctx context.Context) (source.Batch, error) {
 			go func() { s.answers <- c.fetch(ctx) }() // ends when wait is over
 		}
 		s.idle = nil
-		select {
-		case f := <-s.answers:
-			take(f)
-		case <-ctx.Done():
-			return source.Batch{}, ctx.Err()
-		}
-		for len(s.answers) > 0 {
-			take(<-s.answers)
+		for _, f := range source.Gather(ctx, s.answers, cap(s.answers)) {
+			s.idle, received = append(s.idle, f.of), append(received, f.messages...)
+			s.failed = errors.Join(s.failed, f.err)
 		}
 	}
 	messages := make([]source.Message, len(received))

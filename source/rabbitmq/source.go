@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -66,9 +65,6 @@ func (s *Source) Close() {
 	s.conn = nil
 }
 
-// gatherFor is how long a batch waits for more messages.
-const gatherFor = 2 * time.Millisecond
-
 // Receive implements source.Source. After an error it connects anew.
 func (s *Source) Receive(ctx context.Context) (source.Batch, error) {
 	if s.conn == nil || s.conn.IsClosed() || s.channel.IsClosed() {
@@ -78,9 +74,12 @@ func (s *Source) Receive(ctx context.Context) (source.Batch, error) {
 			return source.Batch{}, err
 		}
 	}
-	received, err := s.gather(ctx)
-	if err != nil {
-		return source.Batch{}, err
+	received := source.Gather(ctx, s.messages, s.cfg.Batch)
+	switch {
+	case ctx.Err() != nil:
+		return source.Batch{}, ctx.Err()
+	case len(received) == 0:
+		return source.Batch{}, fmt.Errorf("receive from queue %s: %w", s.cfg.Queue, <-s.closed)
 	}
 	batch := source.Batch{Messages: make([]source.Message, len(received)), Ack: func(context.Context) error {
 		const andAllBefore = true
@@ -90,27 +89,6 @@ func (s *Source) Receive(ctx context.Context) (source.Batch, error) {
 		batch.Messages[i] = s.message(&received[i])
 	}
 	return batch, nil
-}
-
-// gather waits for a message, and for what comes soon after it.
-func (s *Source) gather(ctx context.Context) (received []amqp.Delivery, err error) {
-	var soon <-chan time.Time
-	for len(received) < s.cfg.Batch {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-soon:
-			return received, nil
-		case d, open := <-s.messages:
-			if !open {
-				return nil, fmt.Errorf("receive from queue %s: %w", s.cfg.Queue, <-s.closed)
-			}
-			if received = append(received, d); soon == nil {
-				soon = time.After(gatherFor)
-			}
-		}
-	}
-	return received, nil
 }
 
 func (s *Source) consume() (err error) {

@@ -134,28 +134,18 @@ func message(body []byte, header http.Header) source.Message {
 
 // Receive implements source.Source: a batch is what is posted at the time.
 func (s *Source) Receive(ctx context.Context) (source.Batch, error) {
-	var batch source.Batch
-	var posts []*post
-	take := func(p *post) { posts, batch.Messages = append(posts, p), append(batch.Messages, p.Message) }
-	select {
-	case <-ctx.Done():
-		return batch, ctx.Err()
-	case p := <-s.posted:
-		take(p)
+	posts := source.Gather(ctx, s.posted, s.cfg.Batch)
+	if ctx.Err() != nil {
+		return source.Batch{}, ctx.Err()
 	}
-	for more := true; more && len(posts) < s.cfg.Batch; {
-		select {
-		case p := <-s.posted:
-			take(p)
-		default:
-			more = false
-		}
-	}
-	batch.Ack = func(context.Context) error {
+	batch := source.Batch{Messages: make([]source.Message, len(posts)), Ack: func(context.Context) error {
 		for _, p := range posts {
 			close(p.written)
 		}
 		return nil
+	}}
+	for i, p := range posts {
+		batch.Messages[i] = p.Message
 	}
 	return batch, nil
 }

@@ -88,19 +88,19 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome) error {
 			owed.Add(o)
 		}
 	}
-	if len(owed.Positions) > 0 {
-		batch.Queue(t.sql.owed, guard(owed.Args()...)...)
-	}
-	if dead.Records > 0 {
-		batch.Queue(t.sql.apps, dead.Tenants)
-		batch.Queue(t.sql.dead, append(guard(dead.Args(t.Layout.Table)...), deadLanes)...)
-	}
 	t.mu.Lock()
 	marks := t.mark(outcomes)
 	lanes, place := t.moved(marks)
 	compact := t.notes%compactEvery == 0
 	t.notes++
 	t.mu.Unlock()
+	if len(owed.Positions) > 0 {
+		batch.Queue(t.sql.owed, append(guard(owed.Args()...), eraOf(marks))...)
+	}
+	if dead.Records > 0 {
+		batch.Queue(t.sql.apps, dead.Tenants)
+		batch.Queue(t.sql.dead, append(guard(dead.Args(t.Layout.Table)...), deadLanes)...)
+	}
 	if compact {
 		batch.Queue(t.sql.compact, t.LeaseName(), outbox.LaneCount)
 	}
@@ -178,6 +178,17 @@ func (l *Store) mark(outcomes []outbox.Outcome) (all []marked) {
 		all = append(all, marked{place: lane.place, at: rec.Position})
 	}
 	return all
+}
+
+// eraOf is the era in which marked rows were claimed, all by one worker; nil: in none.
+func eraOf(marks []marked) *string {
+	for _, m := range marks {
+		if m.claim != nil {
+			return pgtable.Null(m.claim.era)
+		}
+		return pgtable.Null(m.place.era)
+	}
+	return nil
 }
 
 // claimsOf are the claims of marked rows, mostly one.
