@@ -44,7 +44,6 @@ var only = map[string]map[string]string{
 		"sql/zone.sql":            "SQLite's times are UTC",
 		"sql/check_nullable.sql":  "internal/store/sqlitetable: one statement tells all",
 		"sql/session.sql":         "SQLite's connections are set up by their names",
-		"sql/lease_durable.sql":   "every commit of SQLite's is durable",
 		"sql/retention_pages.sql": "SQLite's rows are stored in the order of their positions",
 		"sql/retention_sweep.sql": "the same",
 		"sql/write_lock.sql":      "SQLite has one writer at a time",
@@ -74,6 +73,7 @@ var only = map[string]map[string]string{
 	tablePostgres: {
 		"claim.go": logShared, "refusal.go": logShared, "sql/claim_row.sql": logShared, "sql/settle_owed.sql": logShared,
 		"sql/watch_leases.sql":   logShared,
+		"sql/durable.sql":        "every commit of SQLite's is durable",
 		"sql/ordered.sql":        "SQLite's lists are always in the order of positions",
 		"sql/found.sql":          "SQLite settles a row with a statement",
 		"sql/write_encoding.sql": "SQLite's text has one encoding",

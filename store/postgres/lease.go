@@ -38,7 +38,7 @@ func (s *store) Lease(ctx context.Context, request outbox.LeaseRequest) (outbox.
 func (s *store) lease(ctx context.Context, r outbox.LeaseRequest) (leased outbox.Leased, rows int, err error) {
 	ttl := r.TTL.Microseconds()
 	batch := begun()
-	batch.Queue(s.sql.leaseDurable)
+	batch.Queue(s.sql.durable)
 	if r.Leaving {
 		batch.Queue(s.sql.leaseQuit, s.name, r.Owner)
 	} else {
@@ -147,7 +147,7 @@ func (s *store) Mark(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) 
 		}
 	}
 	batch := begun()
-	batch.Queue(s.sql.leaseDurable)
+	batch.Queue(s.sql.durable)
 	batch.Queue(s.sql.leaseMark, s.name, owner, numbers, epochs, crashes, sizes, events)
 	if err := s.commit(ctx, batch); err != nil {
 		return fmt.Errorf("mark lanes of %s: %w", s.layout.Table, err)

@@ -130,37 +130,49 @@ func (o *ower) claim() (rec *outbox.Record) {
 	return rec
 }
 
-// owes settles a record that a sink owes, and tells how many it owes then.
-func (o *ower) owes(rec *outbox.Record) int {
+// settle settles a record, for which connections from before a crash may have to be tried again.
+func (o *ower) settle(out outbox.Outcome) {
 	o.t.Helper()
-	eventually(o.t, "the settle is answered", func() bool { // connections from before a crash are broken
-		_, err := o.store.Settle(o.t.Context(), o.owner, o.lanes, []outbox.Outcome{{Record: rec, State: outbox.Delivered,
-			Owed: []outbox.Owed{{Sink: "default", Destination: "a"}}}})
+	eventually(o.t, "the settle is answered", func() bool {
+		_, err := o.store.Settle(o.t.Context(), o.owner, o.lanes, []outbox.Outcome{out})
 		return err == nil
 	})
-	return o.owed()
+}
+
+// owe is an outcome that a sink owes.
+func owe(rec *outbox.Record) outbox.Outcome {
+	return outbox.Outcome{Record: rec, State: outbox.Delivered,
+		Owed: []outbox.Owed{{Sink: "default", Destination: "a"}}}
 }
 
 func (o *ower) owed() int {
 	o.t.Helper()
-	return one[int](o.t, o.pool, "SELECT count(*) FROM outbox_deliveries")
+	return one[int](o.t, o.pool, "SELECT (SELECT count(*) FROM outbox_deliveries) + (SELECT count(*) FROM job_dlq)")
 }
 
-// What follows an owed delivery in its key is owed behind it: a server may not forget the former and know the latter.
-func TestACrashForgetsNothingThatIsOwed(t *testing.T) {
+// What follows an owed delivery in its key is owed behind it, and what follows a dead event goes out: a server may not
+// forget the former and know the latter.
+func TestACrashForgetsNothingThatIsOwedOrDead(t *testing.T) {
 	t.Parallel()
-	for _, layout := range []outbox.Layout{outbox.OutboxEvents(), outbox.OutboxLog()} {
-		t.Run(layout.Table, func(t *testing.T) {
-			t.Parallel()
-			o := newOwer(t, layout)
-			if owed := o.owes(o.claim()); owed != 1 {
-				t.Fatalf("the sink owes %d", owed)
-			}
-			o.crash()
-			if owed := o.owed(); owed != 1 {
-				t.Errorf("the sink owes %d after a crash", owed)
-			}
-		})
+	dead := func(rec *outbox.Record) outbox.Outcome {
+		return outbox.Outcome{Record: rec, State: outbox.Dead, Attempts: 1,
+			Failures: []outbox.Failure{{Destination: "a", Reason: outbox.ReasonDeliveryFailed, Error: "refused"}}}
+	}
+	for name, becomes := range map[string]func(*outbox.Record) outbox.Outcome{"owed": owe, "dead": dead} {
+		for _, layout := range []outbox.Layout{outbox.OutboxEvents(), outbox.OutboxLog()} {
+			t.Run(name+" "+layout.Table, func(t *testing.T) {
+				t.Parallel()
+				o := newOwer(t, layout)
+				o.settle(becomes(o.claim()))
+				if n := o.owed(); n != 1 {
+					t.Fatalf("there are %d", n)
+				}
+				o.crash()
+				if n := o.owed(); n != 1 {
+					t.Errorf("after a crash there are %d", n)
+				}
+			})
+		}
 	}
 }
 
@@ -171,10 +183,10 @@ func TestALogOwesNothingOfAForgottenEra(t *testing.T) {
 	o := newOwer(t, outbox.OutboxLog())
 	rec := o.claim()
 	o.crash()
-	if owed := o.owes(rec); owed != 0 {
-		t.Errorf("the sink owes %d of an era that is over", owed)
+	if o.settle(owe(rec)); o.owed() != 0 {
+		t.Errorf("the sink owes %d of an era that is over", o.owed())
 	}
-	if owed := o.owes(o.claim()); owed != 1 {
-		t.Errorf("the sink owes %d of what was claimed again", owed)
+	if o.settle(owe(o.claim())); o.owed() != 1 {
+		t.Errorf("the sink owes %d of what was claimed again", o.owed())
 	}
 }

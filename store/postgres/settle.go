@@ -234,6 +234,9 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome, passing 
 	var settled outbox.Settled
 	var locked []outbox.Outcome
 	var batch pgx.Batch
+	if len(b.owed.Positions)+b.dead.Records > 0 {
+		batch.Queue(t.sql.durable)
+	}
 	if len(b.owed.Positions) > 0 {
 		batch.Queue(sql.owed, with(b.owed.Args()...)...)
 	}

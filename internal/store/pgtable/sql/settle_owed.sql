@@ -9,16 +9,12 @@
 -- forgotten earlier settles copies nothing of it: all that they were about is claimed again.
 -- Guarded as in settle_delivered.sql. It locks the rows of the lanes too, so that they cannot change hands before it is
 -- done: whoever takes one over asks what it owes, once.
--- Its commit waits for the disk, unlike that of other settles. What is behind an owed delivery in its key is owed too,
--- and would arrive before it where a server that crashed has forgotten only the former.
 -- The rows' values come from the relay, which has them as every claim reads them, whatever the table's types are.
 -- ARRAY has the rows looked up once. With IN they are looked up again for each owed delivery, since the relay's
 -- sessions take no hash join (measured: 800 rows that each owe five, 14.5 s and 1.1 s).
 WITH held AS MATERIALIZED (
     {{template "held"}}
        FOR SHARE OF l
-), durable AS MATERIALIZED (
-    SELECT set_config('synchronous_commit', 'on', true) IS NOT NULL AS set
 )
 INSERT INTO outbox_deliveries (
        outbox_table, sink, lane, order_key, event_id, generation, destinations, event_topic, event_key, aggregate_type,
@@ -34,11 +30,11 @@ SELECT $1, d.sink, ($14::smallint[])[d.n], ($15::bigint[])[d.n], ($6::uuid[])[d.
   FROM unnest($8::int[], $9::text[], $10::text[], $11::int[], $12::bigint[], $13::text[])
        WITH ORDINALITY AS d (n, sink, destination, attempts, delay, error, at)
 {{- if .Transaction}}
- WHERE (SELECT set FROM durable) AND ($14::smallint[])[d.n] = ANY (ARRAY(SELECT lane FROM held))
+ WHERE ($14::smallint[])[d.n] = ANY (ARRAY(SELECT lane FROM held))
    AND EXISTS (SELECT FROM outbox_log_era WHERE one AND era = $28::text::uuid)
    AND $5::bigint[] IS NOT NULL -- a statement must name all its parameters
 {{- else}}
- WHERE (SELECT set FROM durable) AND d.n = ANY (ARRAY(SELECT o.n FROM ({{template "found" .}}) o))
+ WHERE d.n = ANY (ARRAY(SELECT o.n FROM ({{template "found" .}}) o))
 {{- end}}
  ORDER BY d.at
 ON CONFLICT DO NOTHING

@@ -94,6 +94,9 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome) error {
 	compact := t.notes%compactEvery == 0
 	t.notes++
 	t.mu.Unlock()
+	if len(owed.Positions)+dead.Records > 0 {
+		batch.Queue(t.sql.durable)
+	}
 	if len(owed.Positions) > 0 {
 		batch.Queue(t.sql.owed, append(guard(owed.Args()...), eraOf(marks))...)
 	}

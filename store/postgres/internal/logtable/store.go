@@ -68,7 +68,7 @@ var sqlFiles embed.FS
 var files = pgtable.Files(sqlFiles)
 
 type statements struct {
-	claim, unreadable, load, era, settle, note, owed, apps, dead, compact, backlog string
+	claim, unreadable, load, era, settle, note, owed, apps, dead, durable, compact, backlog string
 }
 
 // Open returns the store of a log.
@@ -78,7 +78,8 @@ func Open(ctx context.Context, t Table) (*Store, error) {
 	q := pgtable.Quote(t.Layout)
 	err := files.Fill(q, map[string]*string{"claim": &l.sql.claim, "load": &l.sql.load, "era": &l.sql.era,
 		"settle": &l.sql.settle, "note": &l.sql.note, "dead": &l.sql.dead, "compact": &l.sql.compact,
-		"backlog": &l.sql.backlog, "settle_owed": &l.sql.owed, "settle_apps": &l.sql.apps})
+		"backlog": &l.sql.backlog, "settle_owed": &l.sql.owed, "settle_apps": &l.sql.apps,
+		"durable": &l.sql.durable})
 	if err != nil {
 		return nil, err
 	}
