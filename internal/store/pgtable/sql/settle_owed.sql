@@ -5,8 +5,8 @@
 -- errors ('' for none); one entry a row: $14 lanes, $15 order keys, $16 topics, $17 keys, $18 aggregate types, $19
 -- tenants, $20 sources, $21 schema ids, $22 schema versions, $23 sequences (0 for none), $24 payloads, $25 metadata,
 -- $26 times of the event, $27 times of its insert.
--- A log's rows are not looked for: nobody changes them. $28 is the era in which they were claimed. A server that has
--- forgotten earlier settles copies nothing of it: all that they were about is claimed again.
+-- A log's rows are not looked for: nobody changes them. $28 are the eras in which they were claimed, one entry a row. A
+-- server that has forgotten earlier settles copies nothing of those: all that they were about is claimed again.
 -- Guarded as in settle_delivered.sql. It locks the rows of the lanes too, so that they cannot change hands before it is
 -- done: whoever takes one over asks what it owes, once.
 -- The rows' values come from the relay, which has them as every claim reads them, whatever the table's types are.
@@ -31,7 +31,7 @@ SELECT $1, d.sink, ($14::smallint[])[d.n], ($15::bigint[])[d.n], ($6::uuid[])[d.
        WITH ORDINALITY AS d (n, sink, destination, attempts, delay, error, at)
 {{- if .Transaction}}
  WHERE ($14::smallint[])[d.n] = ANY (ARRAY(SELECT lane FROM held))
-   AND EXISTS (SELECT FROM outbox_log_era WHERE one AND era = $28::text::uuid)
+   AND EXISTS (SELECT FROM outbox_log_era WHERE one AND era::text = ($28::text[])[d.n])
    AND $5::bigint[] IS NOT NULL -- a statement must name all its parameters
 {{- else}}
  WHERE d.n = ANY (ARRAY(SELECT o.n FROM ({{template "found" .}}) o))

@@ -89,7 +89,7 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome) error {
 		}
 	}
 	t.mu.Lock()
-	marks := t.mark(outcomes)
+	marks, eras := t.mark(outcomes), t.eras(outcomes)
 	lanes, place := t.moved(marks)
 	compact := t.notes%compactEvery == 0
 	t.notes++
@@ -98,7 +98,7 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome) error {
 		batch.Queue(t.sql.durable)
 	}
 	if len(owed.Positions) > 0 {
-		batch.Queue(t.sql.owed, append(guard(owed.Args()...), eraOf(marks))...)
+		batch.Queue(t.sql.owed, append(guard(owed.Args()...), eras)...)
 	}
 	if dead.Records > 0 {
 		batch.Queue(t.sql.apps, dead.Tenants)
@@ -183,15 +183,18 @@ func (l *Store) mark(outcomes []outbox.Outcome) (all []marked) {
 	return all
 }
 
-// eraOf is the era in which marked rows were claimed, all by one worker; nil: in none.
-func eraOf(marks []marked) *string {
-	for _, m := range marks {
-		if m.claim != nil {
-			return pgtable.Null(m.claim.era)
+// eras are those in which the rows were claimed that sinks owe, "" where that is not known. The caller holds mu.
+func (l *Store) eras(outcomes []outbox.Outcome) (eras []string) {
+	for i := range outcomes {
+		if o := &outcomes[i]; o.State != outbox.Dead && len(o.Owed) > 0 {
+			era := ""
+			if lane := l.lanes[o.Record.Lane]; lane != nil {
+				era = lane.place.era
+			}
+			eras = append(eras, era)
 		}
-		return pgtable.Null(m.place.era)
 	}
-	return nil
+	return eras
 }
 
 // claimsOf are the claims of marked rows, mostly one.
