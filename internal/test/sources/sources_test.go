@@ -99,7 +99,7 @@ func begin(t *testing.T, name string, b broker) *storm {
 	must(t, err)
 	t.Cleanup(s.pool.Close)
 	_, err = s.pool.Exec(t.Context(), `CREATE TABLE counters (key text PRIMARY KEY, n int NOT NULL);
-		CREATE TABLE effects (at bigserial, key text, n int);
+		CREATE TABLE effects (at bigserial PRIMARY KEY, key text, n int);
 		CREATE INDEX ON effects (key, n);
 		CREATE TABLE received (messages int);
 		CREATE TABLE refused (messages int);
