@@ -35,7 +35,7 @@ func (e env) onTerminal(columns, rows int, args ...string) terminal {
 	if s.keyboard, err = pty.StartWithSize(s.cmd, &pty.Winsize{Cols: uint16(columns), Rows: uint16(rows)}); err != nil {
 		e.t.Fatal(err)
 	}
-	go func() { _, _ = io.Copy(s.keyboard, s.screen) }()                        // what a terminal answers when it is asked
+	go func() { _, _ = io.Copy(s.keyboard, s.screen) }() // what a terminal answers when it is asked
 	go func() {
 		_, _ = io.Copy(io.MultiWriter(s.screen, s.out), s.keyboard) // ends once all that the command wrote is read
 		s.endedError = s.cmd.Wait()
