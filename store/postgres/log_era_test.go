@@ -17,17 +17,25 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
-// A server that crashes forgets the last commits that did not wait for the disk: those of a relay, and those of a
-// producer that does not wait either. It gives the positions and transactions of the latter out again. A relay that
-// goes on may not take the new rows for the old ones, nor count on what it has settled.
-func TestLogForgetsWhatTheServerForgot(t *testing.T) {
-	t.Parallel()
+// forgetful is a server that forgets commits that did not wait for the disk, when it is killed.
+func forgetful(t *testing.T) *testenv.Postgres {
+	t.Helper()
 	server, err := testenv.StartPostgres(t.Context(), testenv.PostgresConfig{Settings: map[string]string{
 		"wal_writer_delay": "10s", "autovacuum": "off"}})
 	ok(t, err)
 	t.Cleanup(func() { _ = server.Stop() })
 	ok(t, migrations.Up(t.Context(), server.URL("postgres"), "core", "log"))
+	return server
+}
+
+// A server that crashes forgets the last commits that did not wait for the disk: those of a relay, and those of a
+// producer that does not wait either. It gives the positions and transactions of the latter out again. A relay that
+// goes on may not take the new rows for the old ones, nor count on what it has settled.
+func TestLogForgetsWhatTheServerForgot(t *testing.T) {
+	t.Parallel()
+	server := forgetful(t)
 	l := &logged{t: t, pool: newPool(t, server.URL("postgres"))}
+	var err error
 	l.writer, err = postgres.NewWriter(outbox.WriterConfig{Table: "outbox_log", Source: "test"})
 	ok(t, err)
 	l.relay(func(c *relay.Config) {
@@ -91,11 +99,7 @@ type ower struct {
 
 func newOwer(t *testing.T, layout outbox.Layout) *ower {
 	t.Helper()
-	server, err := testenv.StartPostgres(t.Context(), testenv.PostgresConfig{Settings: map[string]string{
-		"wal_writer_delay": "10s", "autovacuum": "off"}})
-	ok(t, err)
-	t.Cleanup(func() { _ = server.Stop() })
-	ok(t, migrations.Up(t.Context(), server.URL("postgres"), "core", "log"))
+	server := forgetful(t)
 	db, err := postgres.Connect(t.Context(), server.URL("postgres"), postgres.Config{})
 	ok(t, err)
 	t.Cleanup(db.Close)
