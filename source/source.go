@@ -34,19 +34,19 @@ type Batch struct {
 // gatherFor is how long a batch waits for more messages.
 const gatherFor = 2 * time.Millisecond
 
-// Gather waits for what a client hands out one by one, and for what comes soon after the first: most at most. It is
-// empty where ctx ends, or the channel is closed.
+// Gather waits for what a client hands out one by one, and for what comes soon after the first: most at most. At the
+// end of ctx it is what has come by then. It is nothing once the channel is closed: what had come is handed out again.
 func Gather[T any](ctx context.Context, from <-chan T, most int) (batch []T) {
 	var soon <-chan time.Time
 	for len(batch) < most {
 		select {
 		case <-ctx.Done():
-			return nil
+			return batch
 		case <-soon:
 			return batch
 		case one, open := <-from:
 			if !open {
-				return batch
+				return nil
 			}
 			if batch = append(batch, one); soon == nil {
 				soon = time.After(gatherFor)

@@ -52,7 +52,7 @@ func New(js jetstream.JetStream, cfg Config) (*Source, error) {
 	case cfg.Stream == "" || cfg.Durable == "":
 		return nil, errors.New("configure source: Stream and Durable are required")
 	case len(cfg.Subjects) > 0 && len(cfg.Partitions) > 0:
-		return nil, errors.New("configure source: Subjects are of one consumer, and Partitions of several: set one of them")
+		return nil, errors.New("configure source: Partitions of a stream are named instead of Subjects: set one of both")
 	}
 	of := jetstream.ConsumerConfig{Durable: cfg.Durable, FilterSubjects: cfg.Subjects, AckWait: cfg.AckWait,
 		AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: max(cfg.Batch, 1)}
@@ -125,7 +125,7 @@ const wait = 2 * time.Second
 func (c *consumer) fetch(ctx context.Context) fetched {
 	for ctx.Err() == nil {
 		received, err := c.once(ctx)
-		if ctx.Err() == nil && (err != nil || len(received) > 0) {
+		if len(received) > 0 || err != nil && ctx.Err() == nil {
 			return fetched{c, received, err}
 		}
 	}

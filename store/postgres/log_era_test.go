@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -28,6 +29,14 @@ func forgetful(t *testing.T) *testenv.Postgres {
 	return server
 }
 
+func crash(t *testing.T, server *testenv.Postgres, pool *pgxpool.Pool) {
+	t.Helper()
+	ok(t, server.Kill())
+	ok(t, server.Restart())
+	eventually(t, "the server is back", func() bool { return pool.Ping(t.Context()) == nil })
+	pool.Reset()
+}
+
 // A server that crashes forgets the last commits that did not wait for the disk: those of a relay, and those of a
 // producer that does not wait either. It gives the positions and transactions of the latter out again. A relay that
 // goes on may not take the new rows for the old ones, nor count on what it has settled.
@@ -40,18 +49,29 @@ func TestLogForgetsWhatTheServerForgot(t *testing.T) {
 	ok(t, err)
 	l.relay(func(c *relay.Config) {
 		c.LeaseTTL = time.Minute // a renewal waits for the disk
+		c.MaxAttempts = 1000
 	})
 	l.write(keyed("first", 1))
 	eventually(t, "the relay is there", func() bool { return len(l.arrived()) == 1 })
-	crash := func() {
-		t.Helper()
-		ok(t, server.Kill())
-		ok(t, server.Restart())
-		eventually(t, "the server is back", func() bool { return l.pool.Ping(t.Context()) == nil })
-		l.pool.Reset()
-	}
 
 	want := 1
+	for n := range 3 {
+		bad := keyed(fmt.Sprint("bad", n), n)
+		l.failing(func(outbox.Delivery) error { return errors.New("refused") })
+		l.write(bad)
+		owed := func() bool {
+			return one[int](t, l.pool, "SELECT count(*) FROM outbox_deliveries WHERE event_id = $1", bad.ID) == 1
+		}
+		eventually(t, "the sink owes what it has refused", owed)
+		crash(t, server, l.pool)
+		if !owed() {
+			t.Error("a crash took what a sink owes")
+		}
+		l.failing(nil)
+		want++
+		eventually(t, "what was refused arrives", func() bool { return slices.Contains(l.arrived(), bad.ID.String()) })
+	}
+
 	// The server may have written it down by chance, for another's sake.
 	const crashes = 20
 	took := false
@@ -68,7 +88,7 @@ func TestLogForgetsWhatTheServerForgot(t *testing.T) {
 		want += 20
 		eventually(t, "they arrive", func() bool { return len(l.arrived()) >= want })
 		before := drawn()
-		crash()
+		crash(t, server, l.pool)
 		took = drawn() < before // it writes down 32 at once
 	}
 	if !took {
@@ -113,13 +133,6 @@ func newOwer(t *testing.T, layout outbox.Layout) *ower {
 	ok(t, err)
 	ok(t, pgx.BeginFunc(t.Context(), o.pool, func(tx pgx.Tx) error { return w.Write(t.Context(), tx, keyed("a", 1)) }))
 	return o
-}
-
-func (o *ower) crash() {
-	o.t.Helper()
-	ok(o.t, o.server.Kill())
-	ok(o.t, o.server.Restart())
-	eventually(o.t, "the server is back", func() bool { return o.pool.Ping(o.t.Context()) == nil })
 }
 
 func (o *ower) claim() (rec *outbox.Record) {
@@ -171,7 +184,7 @@ func TestACrashForgetsNothingThatIsOwedOrDead(t *testing.T) {
 				if n := o.owed(); n != 1 {
 					t.Fatalf("there are %d", n)
 				}
-				o.crash()
+				crash(t, o.server, o.pool)
 				if n := o.owed(); n != 1 {
 					t.Errorf("after a crash there are %d", n)
 				}
@@ -186,7 +199,7 @@ func TestALogOwesNothingOfAForgottenEra(t *testing.T) {
 	t.Parallel()
 	o := newOwer(t, outbox.OutboxLog())
 	rec := o.claim()
-	o.crash()
+	crash(t, o.server, o.pool)
 	if o.settle(owe(rec)); o.owed() != 0 {
 		t.Errorf("the sink owes %d of an era that is over", o.owed())
 	}

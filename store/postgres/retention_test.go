@@ -68,7 +68,8 @@ const mixSQL = `
 CREATE FUNCTION v7(t timestamptz) RETURNS uuid LANGUAGE sql VOLATILE AS
 	$$ SELECT (lpad(to_hex((extract(epoch FROM t) * 1000)::bigint), 12, '0') || '7' || substr(replace(gen_random_uuid()::text, '-', ''), 14))::uuid $$;
 CREATE FUNCTION clear(t timestamptz) RETURNS timestamptz LANGUAGE sql VOLATILE AS
-	$$ SELECT CASE WHEN abs(extract(epoch FROM now() - interval '7 days' - t)) < 3600 THEN t - interval '2 hours' ELSE t END $$;
+	$$ SELECT CASE WHEN abs(extract(epoch FROM now() - interval '7 days' - t)) < 3600 THEN t - interval '2 hours'
+		ELSE t END $$;
 CREATE FUNCTION mix(rows int, states text[]) RETURNS TABLE (n int, s text, written timestamptz, settled timestamptz) LANGUAGE sql VOLATILE AS
 	$$ SELECT n, s, clear(w), clear(least(w + random() * interval '3 days', now())) FROM (
 		SELECT n, states[1 + floor(random() * cardinality(states))::int], now() - interval '14 days' * random() FROM generate_series(1, rows) n) AS r (n, s, w) $$`

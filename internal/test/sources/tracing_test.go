@@ -166,8 +166,7 @@ func consume(t *testing.T, c *collector, url, name, address string) {
 	go func() { ended <- g.Run(ctx) }()
 	go func() {
 		defer from.close()
-		ended <- source.Run(ctx, from.Source, postgres.Transactions(pool), w.Write,
-			source.Config{Name: "orders"})
+		ended <- source.Run(ctx, from, postgres.Transactions(pool), w.Write, source.Config{Name: "orders"})
 	}()
 	t.Cleanup(func() {
 		stop()

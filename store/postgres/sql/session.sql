@@ -8,8 +8,8 @@
 -- claim; a set that is thought not to fit would be read again for every row. lock_timeout:
 -- nothing waits long for what somebody else holds locked; a settle passes over such rows, a lease does without.
 -- synchronous_commit=off is safe for a settle: one lost in a crash of the server is a second publish, which the sink
--- refuses. What is not is durable.sql. TimeZone: a TIMESTAMP without a zone is an instant by the
--- session's, and must be the same one to every relay, whatever PGTZ and its role say.
+-- refuses. What must not be lost waits for the disk (durable.sql). TimeZone: a TIMESTAMP without a zone is an instant
+-- by the session's, and must be the same one to every relay, whatever PGTZ and its role say.
 SELECT set_config('enable_seqscan', 'off', $1),
        set_config('enable_bitmapscan', 'off', $1),
        set_config('enable_sort', 'off', $1),

@@ -77,6 +77,8 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome) error {
 	var owed pgtable.Debts
 	var dead pgtable.Deaths
 	var deadLanes []int16 // one entry a letter
+	var eras []string     // one entry a row that a sink owes
+	t.mu.Lock()
 	for i := range outcomes {
 		switch o := &outcomes[i]; {
 		case o.State == outbox.Dead:
@@ -86,10 +88,10 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome) error {
 			}
 		case len(o.Owed) > 0:
 			owed.Add(o)
+			eras = append(eras, t.eraOf(o.Record.Lane))
 		}
 	}
-	t.mu.Lock()
-	marks, eras := t.mark(outcomes), t.eras(outcomes)
+	marks := t.mark(outcomes)
 	lanes, place := t.moved(marks)
 	compact := t.notes%compactEvery == 0
 	t.notes++
@@ -183,18 +185,12 @@ func (l *Store) mark(outcomes []outbox.Outcome) (all []marked) {
 	return all
 }
 
-// eras are those in which the rows were claimed that sinks owe, "" where that is not known. The caller holds mu.
-func (l *Store) eras(outcomes []outbox.Outcome) (eras []string) {
-	for i := range outcomes {
-		if o := &outcomes[i]; o.State != outbox.Dead && len(o.Owed) > 0 {
-			era := ""
-			if lane := l.lanes[o.Record.Lane]; lane != nil {
-				era = lane.place.era
-			}
-			eras = append(eras, era)
-		}
+// eraOf is the era in which a lane was claimed, "" where that is not known. The caller holds mu.
+func (l *Store) eraOf(lane int16) string {
+	if at := l.lanes[lane]; at != nil {
+		return at.place.era
 	}
-	return eras
+	return ""
 }
 
 // claimsOf are the claims of marked rows, mostly one.
