@@ -145,6 +145,16 @@ func TestStrictWaitsForNoStrangerForEver(t *testing.T) {
 			t.Errorf("lock_timeout %s: %v", timeout, err)
 		}
 	}
-	ok(t, conn.Close(t.Context()))
+	given := make(chan error, 1)
+	go func() {
+		waits := `SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+			WHERE l.locktype = 'advisory' AND NOT l.granted AND d.datname = current_database()`
+		for one[int](t, pool, waits) == 0 && t.Context().Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		given <- conn.Close(t.Context())
+	}()
+	ok(t, write("42", "7s"))
+	ok(t, <-given)
 	ok(t, write("42", "0"))
 }
