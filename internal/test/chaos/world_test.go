@@ -19,6 +19,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tracetest"
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
@@ -79,6 +80,7 @@ func newWorld(t *testing.T, f fault) *world {
 	}
 	w.connect(url)
 	w.exec(aggregates)
+	must(t, tracetest.Watch(t.Context(), w.pool, "", "k00", "k01", "k02"))
 	w.relayDatabase = url
 	if f.broker == nil {
 		w.listen(f.redis)
@@ -180,6 +182,10 @@ func (w *world) finish(name string, struck int) {
 	if w.isLog() {
 		w.unchangedLog()
 	}
+	asked, err := tracetest.Watched(t.Context(), w.pool, false)
+	if err != nil {
+		t.Errorf("the model has no such run: %v", err)
+	}
 	recovery := w.recovery
 	if recovery == 0 {
 		recovery = slowest(history) // nothing to heal: an event waits for as long as it takes to notice
@@ -187,7 +193,8 @@ func (w *world) finish(name string, struck int) {
 	if n := w.number(`SELECT count(*) FROM outbox_events WHERE status = 'SENT' AND retry_count > 0`); n > w.blamed {
 		t.Errorf("%d events have an attempt counted against them, though none of this was their fault", n)
 	}
-	line(t, name, struck, w.began, "%s  recovered in %.2f s", counts(report, copies, report.Unknown), recovery.Seconds())
+	line(t, name, struck, w.began, "%s  recovered in %.2f s  runs of the model %d", counts(report, copies, report.Unknown),
+		recovery.Seconds(), asked)
 }
 
 // counts is what was found about the events of a world.

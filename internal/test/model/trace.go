@@ -1,6 +1,9 @@
 package model
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Seen is a step that was seen, in a system that runs or in a run of a mutant, and what the database had after it.
 type Seen struct {
@@ -49,12 +52,13 @@ func (e *RejectedError) Error() string {
 }
 
 // Accept tells whether the model has a run of which the trace is what can be seen, and which steps such runs have.
-// ended says that the trace goes on until nothing more happens. The error is a *RejectedError.
-func Accept(trace []Seen, ended bool) (steps map[string]bool, err error) {
+// ended says that the trace goes on until nothing more happens; hidden are steps that it need not have besides those of
+// unseen. The error is a *RejectedError.
+func Accept(trace []Seen, ended bool, hidden ...string) (steps map[string]bool, err error) {
 	at := map[State]map[string]bool{Start(endless): {}}
 	for i, seen := range trace {
 		next := map[State]map[string]bool{}
-		for s, names := range reach(at) {
+		for s, names := range reach(at, hidden) {
 			for _, step := range Next(s, endless, None) {
 				if step.Action != seen.Action || Check(step.State, false) != nil {
 					continue
@@ -103,7 +107,7 @@ func consumed(s State) State {
 }
 
 // reach adds what unseen steps lead to.
-func reach(at map[State]map[string]bool) map[State]map[string]bool {
+func reach(at map[State]map[string]bool, hidden []string) map[State]map[string]bool {
 	all, front := map[State]map[string]bool{}, at
 	for s, names := range at {
 		all[s] = names
@@ -113,8 +117,8 @@ func reach(at map[State]map[string]bool) map[State]map[string]bool {
 		for s, names := range front {
 			for _, step := range Next(s, endless, None) {
 				quiet := step.Name == "settle" && step.rows() == s.rows() // of nothing: nobody hears of it
-				if _, known := all[plain(step.State)]; known || !unseen[step.Name] && !quiet ||
-					Check(step.State, false) != nil {
+				quiet = quiet || unseen[step.Name] || slices.Contains(hidden, step.Name)
+				if _, known := all[plain(step.State)]; known || !quiet || Check(step.State, false) != nil {
 					continue
 				}
 				note(next, step, names)

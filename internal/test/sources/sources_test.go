@@ -24,6 +24,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tracetest"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -105,6 +106,7 @@ func begin(t *testing.T, name string, b broker) *storm {
 		CREATE TABLE refused (messages int);
 		CREATE TABLE held AS SELECT '0' AS key`)
 	must(t, err)
+	must(t, tracetest.Watch(t.Context(), s.pool, "effects", "1", "2", "3", "6"))
 	for _, p := range []string{"relay", "source", "source", "group", "group"} {
 		if p == "source" && b.kill == nil && len(s.running[p]) == 1 {
 			continue // there is one server at an address
@@ -295,6 +297,10 @@ func (s *storm) ends() {
 	for _, key := range wrong {
 		s.Error(key)
 	}
+	asked, err := tracetest.Watched(s.Context(), s.pool, true)
+	if err != nil || asked == 0 {
+		s.Errorf("the model has no such run, asked of %d pairs of events: %v", asked, err)
+	}
 	log, letters := count("count(*) FROM outbox_log"), count("count(*) FROM job_dlq")
 	if log != written || letters > 0 {
 		s.Errorf("%d rows of %d events, and %d letters", log, written, letters)
@@ -304,10 +310,10 @@ func (s *storm) ends() {
 		s.Error("no message has come again")
 	}
 	s.Logf("%s: %d events in %s (%.0f/s), each with its effect once and in order, %d of them after it within %s; "+
-		"%d messages came again, %d copies refused by the group; killed: %s", s.name, written,
+		"%d messages came again, %d copies refused by the group; runs of the model: %d; killed: %s", s.name, written,
 		sustained.Round(time.Second), float64(written)/sustained.Seconds(), left,
 		(time.Since(s.began) - sustained).Round(time.Second), again,
-		count("coalesce(sum(messages), 0) FROM refused"), s.told())
+		count("coalesce(sum(messages), 0) FROM refused"), asked, s.told())
 }
 
 // until is until of this package, with the time that a storm's backlog takes: as long as effects come.
