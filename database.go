@@ -11,8 +11,8 @@ type Database interface {
 	// What waiting does not cure is a *SchemaError, ErrRowsHidden, ErrNotAllowed, or of ClassPermanent.
 	OpenTable(ctx context.Context, layout Layout) (Store, error)
 	// Watch returns a function that looks at the tables of some stores that OpenTable has returned, all at once, and
-	// answers in their order. Of a table that is busy, the caller knows that it has undelivered rows. It locks and writes
-	// nothing, and costs some lookups in indexes. nil says that there is no cheaper way than to ask each table.
+	// answers in their order. Of a table that is busy, the caller knows that it has undelivered rows. It locks and
+	// writes nothing, and costs some lookups in indexes. nil says that there is no cheaper way than to ask each table.
 	Watch(stores []Store) (look func(ctx context.Context, busy []bool) ([]Watched, error), err error)
 	// Debtors returns which sinks owe events, of whatever table. It is none where the database, or this role, has no
 	// outbox_deliveries.

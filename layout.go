@@ -84,8 +84,8 @@ type Layout struct {
 	// gets all events. It is package inbox/group's.
 	Reader string `yaml:"-"`
 
-	// Part is a column by which several outboxes share the table, and PartValue what it holds in the rows of this one. Of
-	// is the table whose events these are, for sinks' duplicate keys. They are DeliveriesOf's.
+	// Part is a column by which several outboxes share the table, and PartValue what it holds in the rows of this one.
+	// Of is the table whose events these are, for sinks' duplicate keys. They are DeliveriesOf's.
 	Part      string `yaml:"-"`
 	PartValue string `yaml:"-"`
 	Of        string `yaml:"-"`
@@ -123,8 +123,9 @@ func OutboxEvents() Layout {
 		SchemaID: "schema_id", SchemaVersion: "schema_version",
 		Destinations: "destination_topics", Metadata: "metadata",
 		OccurredAt: "occurred_at", WrittenAt: "created_at", Generation: "generation",
-		Status: "status", Pending: "NEW", Retrying: "FAILED", Delivered: "SENT", Dead: "DEAD", DeliveredAt: "processed_at",
-		Attempts: "retry_count", NextRetryAt: "next_retry_at", LastError: "error_message",
+		Status: "status", Pending: "NEW", Retrying: "FAILED", Delivered: "SENT", Dead: "DEAD",
+		DeliveredAt: "processed_at",
+		Attempts:    "retry_count", NextRetryAt: "next_retry_at", LastError: "error_message",
 		ErrorHistory: "error_history", DeliveredTo: "delivered_to",
 	}
 }

@@ -34,11 +34,11 @@ type Store interface {
 	// limit.Bytes of them. It locks and writes nothing. Records behind a key that waits for a retry are left out, and
 	// so are those of paused topics with what is behind them in their keys.
 	Claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*Record, error)
-	// Settle records the outcomes of those records whose lane owner still holds at the given epoch; the others are left as
-	// they are and counted as Lost. It does so in one transaction, unless the database is well and refuses one of them.
-	// Then the others are settled, and the refused ones are in a *RefusedError beside their counts. It waits for no row
-	// that somebody else holds locked: that is a refusal too. Where the row takes it, a refusal becomes its error: it is
-	// counted as Retried, and what was served is noted, so that none of it is published again.
+	// Settle records the outcomes of those records whose lane owner still holds at the given epoch; the others are left
+	// as they are and counted as Lost. It does so in one transaction, unless the database is well and refuses one of
+	// them. Then the others are settled, and the refused ones are in a *RefusedError beside their counts. It waits for
+	// no row that somebody else holds locked: that is a refusal too. Where the row takes it, a refusal becomes its
+	// error: it is counted as Retried, and what was served is noted, so that none of it is published again.
 	Settle(ctx context.Context, owner uuid.UUID, lanes []Lane, outcomes []Outcome) (Settled, error)
 	// Backlog counts undelivered rows, those that wait for a retry among them, up to limit.
 	Backlog(ctx context.Context, limit int) (Backlog, error)
@@ -236,8 +236,8 @@ func (e *SchemaError) Error() string {
 type RefusedError struct {
 	Outcomes []Outcome // not settled
 	Err      error     // what the database said, of the first of them at least
-	// Whole says that the database records nothing of this table for this role, whatever the row: a right is missing, it
-	// takes no writes, its disk is full. Err then says what to do, and Outcomes is empty.
+	// Whole says that the database records nothing of this table for this role, whatever the row: a right is missing,
+	// it takes no writes, its disk is full. Err then says what to do, and Outcomes is empty.
 	Whole bool
 }
 

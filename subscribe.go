@@ -5,8 +5,8 @@ import "context"
 // Subscriber hears what a sink publishes, as it is published. One serves a whole process. It has no history: who needs
 // that reads the database first.
 type Subscriber interface {
-	// Subscribe has l told of every message that is published on channel from when the broker acknowledges, until stop is
-	// called. It returns once the broker has acknowledged, or when ctx ends or the broker cannot be reached. Then
+	// Subscribe has l told of every message that is published on channel from when the broker acknowledges, until stop
+	// is called. It returns once the broker has acknowledged, or when ctx ends or the broker cannot be reached. Then
 	// acknowledged is false, and l is told by Resumed when it has been. Any number of subscriptions of one channel cost
 	// the broker one. stop returns after the last call of l.
 	Subscribe(ctx context.Context, channel string, l Listener) (acknowledged bool, stop func())

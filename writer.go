@@ -10,11 +10,11 @@ type WriterConfig struct {
 	Table  string // table to write, schema-qualified if need be; "" means outbox_events
 	Source string // Source of events that have none
 	// Strict orders the events of one key that concurrent transactions write. It holds a transaction-scoped advisory
-	// lock on each event's key until commit: of two numbers that are drawn before commit the lower one can commit later.
-	// It waits 30 s for one, or as long as the transaction's lock_timeout where that is shorter; then it is an error.
-	// (SQLite has one writer at a time, so there is nothing to hold.) Writers of different keys do not wait for each
-	// other. Transactions that call Write several times with keys in different orders can deadlock, which the database
-	// ends with an error (40P01). One call locks its keys in a fixed order.
+	// lock on each event's key until commit: of two numbers that are drawn before commit the lower one can commit
+	// later. It waits 30 s for one, or as long as the transaction's lock_timeout where that is shorter; then it is an
+	// error. (SQLite has one writer at a time, so there is nothing to hold.) Writers of different keys do not wait for
+	// each other. Transactions that call Write several times with keys in different orders can deadlock, which the
+	// database ends with an error (40P01). One call locks its keys in a fixed order.
 	//
 	// Without it no lock is taken. Transactions that already serialise on the aggregate (they update or lock its row
 	// before they write the event) are in order; two that do not may arrive in either order.
@@ -43,8 +43,8 @@ type SQLTx interface {
 // use. Make one with postgres.NewWriter (pgx.Tx), postgres.NewSQLWriter or sqlite.NewWriter (*sql.Tx, and those of
 // GORM, ent, sqlx, bun).
 type Writer[Tx any] interface {
-	// Write inserts the events, in their order, with one statement. Nothing is sent if one of them is invalid: the error
-	// is then a *FieldError and the transaction is untouched. Any other error is the database's and has aborted the
-	// transaction, except ErrDuplicateEvent. (SQLite undoes the call alone and leaves the transaction usable.)
+	// Write inserts the events, in their order, with one statement. Nothing is sent if one of them is invalid: the
+	// error is then a *FieldError and the transaction is untouched. Any other error is the database's and has aborted
+	// the transaction, except ErrDuplicateEvent. (SQLite undoes the call alone and leaves the transaction usable.)
 	Write(ctx context.Context, tx Tx, events ...Event) error
 }

@@ -122,8 +122,8 @@ type Action struct {
 	Filter  json.RawMessage `json:"filter,omitempty"`
 	Reason  *string         `json:"reason,omitempty"`
 	Detail  json.RawMessage `json:"detail,omitempty"`
-	// Login is the database's own word of who it was: the login of the session. Nil where there are none (SQLite), and of
-	// entries from before it was kept.
+	// Login is the database's own word of who it was: the login of the session. Nil where there are none (SQLite), and
+	// of entries from before it was kept.
 	Login *string `json:"login,omitempty"`
 }
 

@@ -90,8 +90,8 @@ func (b Became) Failed() float64 {
 
 // Steps have a replay begin with few letters, and stop by itself while they fail.
 type Steps struct {
-	// Sizes are the letters of the first steps; what is left is the last. nil: 1, 10 and 100. Empty: there are no steps,
-	// none of the events is looked at, and nothing stops it.
+	// Sizes are the letters of the first steps; what is left is the last. nil: 1, 10 and 100. Empty: there are no
+	// steps, none of the events is looked at, and nothing stops it.
 	Sizes  []int
 	StopAt float64       // the share of a step's events that may fail, from 0 to 1
 	Wait   time.Duration // how long a step's events may take to be tried; 0: a minute

@@ -29,8 +29,8 @@ type Store interface {
 	// Purgeable returns how many letters a purge would delete.
 	Purgeable(ctx context.Context, p Purge) (int, error)
 
-	// Actions returns entries of the record of what operators did, newest first, and what ActionFilter.After must be for
-	// the next page, or "".
+	// Actions returns entries of the record of what operators did, newest first, and what ActionFilter.After must be
+	// for the next page, or "".
 	Actions(ctx context.Context, f ActionFilter) (actions []Action, next string, err error)
 	// ReplayPage puts the letters of one page back to work.
 	ReplayPage(ctx context.Context, request ReplayRequest) (ReplayPage, error)

@@ -42,14 +42,14 @@ type Bus[Tx any] interface {
 	CountPending(ctx context.Context, tx Tx) (int, error)
 	// ByEventID returns the event with that EventID, whatever its status, or ErrNoEvent.
 	ByEventID(ctx context.Context, tx Tx, eventID uuid.UUID) (Event, error)
-	// MarkPublished makes pending events published, now. ids are row ids (Event.ID). It returns how many changed; others
-	// are left as they are.
+	// MarkPublished makes pending events published, now. ids are row ids (Event.ID). It returns how many changed;
+	// others are left as they are.
 	MarkPublished(ctx context.Context, tx Tx, ids ...uuid.UUID) (int, error)
 	// MarkFailed is Fail of events that could not be delivered, where nothing more is known about it.
 	MarkFailed(ctx context.Context, tx Tx, ids ...uuid.UUID) (int, error)
-	// Fail makes pending events failed and keeps a dead letter of each, with why it failed. The events are final unless an
-	// operator replays the letter, which makes the event pending again. What follows them in their keys goes on. ids are
-	// row ids. It returns how many changed; others are left as they are.
+	// Fail makes pending events failed and keeps a dead letter of each, with why it failed. The events are final unless
+	// an operator replays the letter, which makes the event pending again. What follows them in their keys goes on. ids
+	// are row ids. It returns how many changed; others are left as they are.
 	//
 	// An empty Reason is outbox.ReasonDeliveryFailed. On PostgreSQL the role needs INSERT on job_dlq, as outbox_relay
 	// has.

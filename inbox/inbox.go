@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -116,8 +117,8 @@ func (e *OtherPayloadError) Unwrap() error { return ErrOtherPayload }
 type Store[Tx any] interface {
 	// Register notes a consumer and how long its ids are kept at least.
 	Register(ctx context.Context, tx Tx, consumer string, keep time.Duration) error
-	// Remember remembers deliveries in tx, in their order: of each its ids, until one is known for less than its window.
-	// A transaction that remembers one of them is waited for.
+	// Remember remembers deliveries in tx, in their order: of each its ids, until one is known for less than its
+	// window. A transaction that remembers one of them is waited for.
 	Remember(ctx context.Context, tx Tx, deliveries []Delivery) ([]Known, error)
 	// Sweep forgets what is older than any consumer's window, if it is time, and tells whether it did.
 	Sweep(ctx context.Context, tx Tx) (bool, error)
@@ -214,6 +215,18 @@ type Answer struct {
 // Remember is Once for many deliveries that have one effect together, such as rows of one INSERT: it remembers each for
 // itself and answers in their order. A PostgreSQL server is asked once for all of them.
 func (in *Inbox[Tx]) Remember(ctx context.Context, tx Tx, ids ...ID) ([]Answer, error) {
+	deliveries, err := in.deliveries(ids)
+	if err != nil {
+		return nil, err
+	}
+	known, err := in.store.Remember(ctx, tx, deliveries)
+	if err != nil {
+		return nil, fmt.Errorf("remember deliveries: %w", err)
+	}
+	return answersOf(ids, deliveries, known), nil
+}
+
+func (in *Inbox[Tx]) deliveries(ids []ID) ([]Delivery, error) {
 	deliveries := make([]Delivery, len(ids))
 	for i, id := range ids {
 		keys, payload, err := in.keys(id, "")
@@ -222,10 +235,10 @@ func (in *Inbox[Tx]) Remember(ctx context.Context, tx Tx, ids ...ID) ([]Answer, 
 		}
 		deliveries[i] = Delivery{keys, payload}
 	}
-	known, err := in.store.Remember(ctx, tx, deliveries)
-	if err != nil {
-		return nil, fmt.Errorf("remember deliveries: %w", err)
-	}
+	return deliveries, nil
+}
+
+func answersOf(ids []ID, deliveries []Delivery, known []Known) []Answer {
 	answers := make([]Answer, len(ids))
 	for i, k := range known {
 		if answers[i].Result = Done; k.ID >= 0 {
@@ -233,7 +246,7 @@ func (in *Inbox[Tx]) Remember(ctx context.Context, tx Tx, ids ...ID) ([]Answer, 
 			answers[i] = Answer{Duplicate, differs(id, k.Payload, deliveries[i].Payload)}
 		}
 	}
-	return answers, nil
+	return answers
 }
 
 // Sweep forgets what is older than the windows of all consumers, and tells whether it did: call it now and then, such
@@ -252,7 +265,13 @@ func (in *Inbox[Tx]) keys(id ID, kind string) (keys []Key, payload *Hash, err er
 	if id.Event == "" {
 		return nil, nil, &outbox.FieldError{Field: "ID.Event", Problem: "is required: without it nothing tells a copy"}
 	}
-	keys = []Key{{in.hash(kind+"delivery", id.Tenant, id.Event), in.cfg.Window}}
+	delivery := in.hash(kind+"delivery", id.Tenant, id.Event)
+	if len(id.Event) >= 36 {
+		if event, err := uuid.Parse(id.Event[:36]); err == nil && event.Version() == 7 {
+			copy(delivery[:6], event[:6]) // its time: what comes together stands together in the index (docs/adr/0041)
+		}
+	}
+	keys = []Key{{delivery, in.cfg.Window}}
 	if id.Intent != "" {
 		keys = append(keys, Key{in.hash(kind+"intent", id.Tenant, id.Intent), in.cfg.IntentWindow})
 	}
@@ -266,11 +285,12 @@ func (in *Inbox[Tx]) keys(id ID, kind string) (keys []Key, payload *Hash, err er
 
 // hash takes lengths along, so that no two lists of parts are one text.
 func (in *Inbox[Tx]) hash(parts ...string) Hash {
-	h := sha256.New()
+	var text []byte
 	for _, part := range append([]string{in.cfg.Consumer}, parts...) {
-		_, _ = fmt.Fprintf(h, "%d:%s", len(part), part)
+		text = append(append(strconv.AppendInt(text, int64(len(part)), 10), ':'), part...)
 	}
-	return Hash(h.Sum(nil)[:16])
+	sum := sha256.Sum256(text)
+	return Hash(sum[:16])
 }
 
 func differs(id string, have, came *Hash) error {

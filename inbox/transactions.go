@@ -11,11 +11,38 @@ import (
 // Transactions are those of a database that has effects. postgres.Transactions, postgres.SQLTransactions and
 // sqlite.Transactions make them.
 type Transactions[Tx any] struct {
-	// Do runs fn in a transaction, which it commits if fn returns nil and rolls back otherwise. An error of the database's
-	// being away is outbox.Unavailable, one that a retry cures at once outbox.Postponed.
+	// Do runs fn in a transaction, which it commits if fn returns nil and rolls back otherwise. An error of the
+	// database's being away is outbox.Unavailable, one that a retry cures at once outbox.Postponed.
 	Do func(ctx context.Context, fn func(tx Tx) error) error
+	// Remembering is Do in a transaction that has remembered deliveries first, as Store.Remember does. nil: those of the
+	// database cannot begin and remember in one round trip.
+	Remembering func(ctx context.Context, deliveries []Delivery, fn func(tx Tx, known []Known) error) error
 	// Inbox returns what remembers ids in them.
 	Inbox func(cfg Config) (*Inbox[Tx], error)
+}
+
+// Remember runs fn in a transaction that has remembered deliveries, with the inbox's answers in their order, and ends
+// it as Do does: what fn returns nil for is remembered. Where the database can, this is one round trip with the
+// transaction's beginning.
+func (t Transactions[Tx]) Remember(
+	ctx context.Context, in *Inbox[Tx], ids []ID, fn func(tx Tx, answers []Answer) error,
+) error {
+	if t.Remembering == nil {
+		return t.Do(ctx, func(tx Tx) error {
+			answers, err := in.Remember(ctx, tx, ids...)
+			if err != nil {
+				return err
+			}
+			return fn(tx, answers)
+		})
+	}
+	deliveries, err := in.deliveries(ids)
+	if err != nil {
+		return err
+	}
+	return t.Remembering(ctx, deliveries, func(tx Tx, known []Known) error {
+		return fn(tx, answersOf(ids, deliveries, known))
+	})
 }
 
 // registerEvery is how long to wait for a database that is away.

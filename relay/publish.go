@@ -31,7 +31,8 @@ func (w *worker) publishBatch(t *turn, records []*outbox.Record) published {
 	}
 	batch, owner, results = w.inflight.setAside(call, t.lanes, batch, owner, results)
 	ended := time.Now()
-	b := published{verdict: w.verdict(records, batch, owner, results, defects, isolate), claimed: len(records), down: down}
+	b := published{claimed: len(records), down: down,
+		verdict: w.verdict(records, batch, owner, results, defects, isolate)}
 	b.report = outbox.BatchReport{
 		Table: w.cfg.name(), Claimed: len(records), Duplicates: b.duplicates, Recalled: recalled, Owed: b.owed,
 		Unsubscribed: b.unsubscribed, Unavailable: b.unavailable != nil, Publish: ended.Sub(began),
@@ -158,8 +159,8 @@ type mode interface {
 	// destinations returns where a record still has to go, and address what one of them is at which sink.
 	destinations(r *tableRelay, rec *outbox.Record) ([]string, error)
 	address(destination string) (sink, name string)
-	// publish publishes a batch. isolate says that what a part of the sink could not take waits by itself, down that all
-	// of the sink is down.
+	// publish publishes a batch. isolate says that what a part of the sink could not take waits by itself, down that
+	// all of the sink is down.
 	publish(ctx context.Context, w *worker, t *turn, batch []outbox.Delivery) (results []outbox.Result, isolate, down bool)
 	// late takes over answers that have come after their batch was settled.
 	late(w *worker, batch []outbox.Delivery, results []outbox.Result)

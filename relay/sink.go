@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// probeEvery is how often a backlog is counted and a sink is asked. An idle relay does not talk to its sinks at all:
-	// without asking they would look healthy until the next event found them gone.
+	// probeEvery is how often a backlog is counted and a sink is asked. An idle relay does not talk to its sinks at
+	// all: without asking they would look healthy until the next event found them gone.
 	probeEvery   = 3 * time.Second
 	probeTimeout = 2 * time.Second
 )

@@ -58,8 +58,8 @@ func Gather[T any](ctx context.Context, from <-chan T, most int) (batch []T) {
 
 // Config says what a source is called. Zero means the default in parentheses.
 type Config struct {
-	// Name is the source's: of what it remembers, and of events that name no source of their own. Keep it when a program
-	// is renamed. Required; letters, digits, - and _, at most 40.
+	// Name is the source's: of what it remembers, and of events that name no source of their own. Keep it when a
+	// program is renamed. Required; letters, digits, - and _, at most 40.
 	Name string
 	// Type is the type of events that do not name theirs (the topic, subject, queue or stream).
 	Type string
@@ -127,7 +127,7 @@ func (r *run[Tx]) loop(ctx context.Context) error {
 		err = r.again(ctx, "cannot write what was received", func(class outbox.Class) bool {
 			return class == outbox.ClassUnavailable || class == outbox.ClassPostponed
 		}, func() error {
-			err := r.tx.Do(ctx, func(tx Tx) error { return r.put(ctx, tx, batch.Messages) })
+			err := r.put(ctx, batch.Messages)
 			committed = err == nil
 			return err
 		})
@@ -170,9 +170,9 @@ func (r *run[Tx]) warn(what string, err error) {
 	r.cfg.Logger.Warn(what, "source", r.cfg.Name, "error", err)
 }
 
-// put writes the messages that are new, and remembers them. The same id with another body is no copy: the group makes a
-// DuplicateEvent letter of it.
-func (r *run[Tx]) put(ctx context.Context, tx Tx, messages []Message) error {
+// put writes the messages that are new in a transaction that remembers them. The same id with another body is no copy:
+// the group makes a DuplicateEvent letter of it.
+func (r *run[Tx]) put(ctx context.Context, messages []Message) error {
 	var ids []inbox.ID
 	var known []int // the messages that have an id
 	events := make([]outbox.Event, len(messages))
@@ -188,21 +188,19 @@ func (r *run[Tx]) put(ctx context.Context, tx Tx, messages []Message) error {
 			known = append(known, i)
 		}
 	}
-	answers, err := r.in.Remember(ctx, tx, ids...)
-	if err != nil {
-		return err
-	}
-	for at, i := range known {
-		fresh[i] = answers[at].Result == inbox.Done
-	}
-	var left []outbox.Event
-	var of []*Message
-	for i := range events {
-		if fresh[i] {
-			left, of = append(left, events[i]), append(of, &messages[i])
+	return r.tx.Remember(ctx, r.in, ids, func(tx Tx, answers []inbox.Answer) error {
+		for at, i := range known {
+			fresh[i] = answers[at].Result == inbox.Done
 		}
-	}
-	return r.writeAll(ctx, tx, left, of)
+		var left []outbox.Event
+		var of []*Message
+		for i := range events {
+			if fresh[i] {
+				left, of = append(left, events[i]), append(of, &messages[i])
+			}
+		}
+		return r.writeAll(ctx, tx, left, of)
+	})
 }
 
 // writeAll writes events. One that the writer refuses, which it does before it asks the database, is replaced by what

@@ -51,10 +51,10 @@ type Letters interface {
 	river.ErrorHandler
 	rivertype.WorkerMiddleware
 	// Sweep records the jobs that River ended within the last window and that have no letter, and returns how many. Run
-	// it every few minutes, as one of River's periodic jobs for example, with a window of some hours; after an outage of
-	// the letters with a longer one. The window must be shorter than letters are kept (30 days by default after a
-	// replay), or a purged one is written again. A job that cannot be recorded as it is does not stop the others, and is
-	// in the error.
+	// it every few minutes, as one of River's periodic jobs for example, with a window of some hours; after an outage
+	// of the letters with a longer one. The window must be shorter than letters are kept (30 days by default after a
+	// replay), or a purged one is written again. A job that cannot be recorded as it is does not stop the others, and
+	// is in the error.
 	Sweep(ctx context.Context, client *river.Client[pgx.Tx], window time.Duration) (recorded int, err error)
 }
 

@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/inbox"
 )
 
-// errTimeout is why the context of a handler ends whose time is over.
-var errTimeout = errors.New("the handler's time is over")
+var (
+	errTimeout = errors.New("the handler's time is over") // why its context ends
+	errHangs   = errors.New("the handler does not return")
+)
 
 // handle handles some tasks together and answers them.
 func (g *Group[Tx]) handle(ctx context.Context, h *handler[Tx], tasks []*task) {
@@ -25,36 +29,22 @@ func (g *Group[Tx]) handle(ctx context.Context, h *handler[Tx], tasks []*task) {
 	for _, t := range tasks {
 		close(t.begun)
 	}
+	defer leave() // a handler that does not return keeps its place: there are never more of them than places
 	limited, cancel := context.WithTimeoutCause(ctx, h.Timeout, errTimeout)
-	results := make(chan []outbox.Result, 1)
-	g.under.Go(func() {
-		defer leave() // a handler that does not return keeps its place: there are never more of them than places
-		defer cancel()
-		results <- g.effects(limited, h, tasks)
+	defer cancel()
+	var once sync.Once
+	answer := func(results []outbox.Result) {
+		once.Do(func() {
+			for i, t := range tasks {
+				t.answer <- g.judge(ctx, limited, results[i])
+			}
+		})
+	}
+	stop := context.AfterFunc(limited, func() {
+		time.AfterFunc(grace, func() { answer(slices.Repeat([]outbox.Result{{Err: errHangs}}, len(tasks))) })
 	})
-	answers := answered(limited, results, len(tasks))
-	for i, t := range tasks {
-		t.answer <- g.judge(ctx, limited, answers[i])
-	}
-}
-
-// answered waits for the answers of n tasks, and for grace after the end of the context.
-func answered(ctx context.Context, results <-chan []outbox.Result, n int) []outbox.Result {
-	select {
-	case answers := <-results:
-		return answers
-	case <-ctx.Done():
-	}
-	select {
-	case answers := <-results:
-		return answers
-	case <-time.After(grace):
-	}
-	answers := make([]outbox.Result, n)
-	for i := range answers {
-		answers[i].Err = errors.New("the handler does not return")
-	}
-	return answers
+	defer stop()
+	answer(g.effects(limited, h, tasks))
 }
 
 // enter waits until a handler may run, and returns what ends that.
@@ -115,40 +105,31 @@ func (g *Group[Tx]) effects(ctx context.Context, h *handler[Tx], tasks []*task) 
 func (g *Group[Tx]) transact(
 	ctx context.Context, h *handler[Tx], tasks []*task, todo []int, results []outbox.Result,
 ) (failed map[int]error, err error) {
-	err = g.tx.Do(ctx, func(tx Tx) error {
-		if h.one != nil {
-			t := tasks[todo[0]]
-			result, err := g.in.Once(ctx, tx, g.idOf(&t.Delivery), func() error {
-				return recovered(func() error { return h.one(ctx, tx, eventOf(&t.Delivery), t.Attempts+1) })
-			})
-			results[todo[0]].Duplicate = result == inbox.Duplicate
-			return err
-		}
-		var ids []inbox.ID
-		for _, i := range todo {
-			ids = append(ids, g.idOf(&tasks[i].Delivery))
-		}
-		answers, err := g.in.Remember(ctx, tx, ids...)
-		if err != nil {
-			return err
-		}
+	ids := make([]inbox.ID, len(todo))
+	for at, i := range todo {
+		ids[at] = g.idOf(&tasks[i].Delivery)
+	}
+	err = g.tx.Remember(ctx, g.in, ids, func(tx Tx, answers []inbox.Answer) error {
 		var fresh []int
 		var events []outbox.Event
 		var attempts []int
 		for at, i := range todo {
+			results[i].Duplicate = answers[at].Result == inbox.Duplicate
 			if err := answers[at].Err; err != nil {
 				failed = map[int]error{i: err}
 				return err
 			}
-			d := &tasks[i].Delivery
-			if results[i].Duplicate = answers[at].Result == inbox.Duplicate; !results[i].Duplicate {
+			if d := &tasks[i].Delivery; !results[i].Duplicate {
 				fresh, events, attempts = append(fresh, i), append(events, eventOf(d)), append(attempts, d.Attempts+1)
 			}
 		}
-		if len(fresh) == 0 {
+		switch {
+		case len(fresh) == 0:
 			return nil
+		case h.one != nil:
+			return recovered(func() error { return h.one(ctx, tx, events[0], attempts[0]) })
 		}
-		err = recovered(func() error { return h.many(ctx, tx, events, attempts) })
+		err := recovered(func() error { return h.many(ctx, tx, events, attempts) })
 		var some Failures
 		if errors.As(err, &some) {
 			failed = map[int]error{}

@@ -39,8 +39,8 @@ type Config struct {
 
 	// DuplicatesDie makes a dead letter (DuplicateEvent) of a copy. Copies are counted in any case.
 	DuplicatesDie bool
-	// Window is how long ids are remembered at least (a day more than the table keeps its rows; a shorter one than those
-	// are kept is inbox.ErrWindow).
+	// Window is how long ids are remembered at least (a day more than the table keeps its rows; a shorter one than
+	// those are kept is inbox.ErrWindow).
 	Window time.Duration
 	// Intent returns what an event was meant for, such as "order-42/placed", or "": a second event of the same intent,
 	// within IntentWindow (Window), is a copy (nil: no event has one).
@@ -78,8 +78,8 @@ func At(t time.Time) From { return From{at: t} }
 
 // Begun is a database whose logs can be read from another place than their beginning: postgres.DB is one.
 type Begun interface {
-	// BeginReader notes where the reader of a log begins, unless it has a place already: at what is written at a time or
-	// later, or from now on if that is zero.
+	// BeginReader notes where the reader of a log begins, unless it has a place already: at what is written at a time
+	// or later, or from now on if that is zero.
 	BeginReader(ctx context.Context, log outbox.Layout, at time.Time) error
 }
 

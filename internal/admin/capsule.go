@@ -67,7 +67,8 @@ func (d *Desk) Capture(ctx context.Context, table, tenant, id string, withPayloa
 	}
 	c = Capsule{Format: capsuleFormat, At: time.Now().UTC(), Table: why.Table, Event: why.Event, Says: why.Says,
 		Withheld: !withPayload, Route: []string{}, TraceIDs: map[string]json.RawMessage{}, Key: []operate.EventDetail{},
-		Letters: []deadletter.Letter{}, Audit: []deadletter.Action{}, Settings: d.Config.Effective(), Unseen: []string{}}
+		Letters: []deadletter.Letter{}, Audit: []deadletter.Action{}, Settings: d.Config.Effective(),
+		Unseen: []string{}}
 	if e, err := written(&c.Event, c.Table); err == nil && len(d.Config.AllSinks()) > 0 {
 		to, err := d.Config.Addresses(c.Table, e)
 		c.unseen("route", err)
@@ -197,8 +198,8 @@ func ReadCapsule(r io.Reader) (c Capsule, err error) {
 	case err != nil:
 		return c, refusef("it is no capsule, but should be the JSON that outbox capture writes: %w", err)
 	case format.Format == nil || *format.Format < 1:
-		return c, refusef("it is JSON and no capsule: it has no outboxCapsule, the version of its format; outbox capture " +
-			"writes one")
+		return c, refusef("it is JSON and no capsule: it has no outboxCapsule, the version of its format; outbox " +
+			"capture writes one")
 	case *format.Format > capsuleFormat:
 		return c, refusef("it is a capsule of format %d, and this program knows %d: use the outbox that wrote it, or a "+
 			"newer one", *format.Format, capsuleFormat)

@@ -264,7 +264,8 @@ func (a *api) watch(g *gateway.Gateway, hub *stream.Hub, live sink.Subscriber) {
 	a.metrics.WatchStreams(func() metrics.Streams {
 		s, h, l := g.StreamStats(), hub.Stats(), live.State()
 		return metrics.Streams{
-			Open: int64(s.Connections), Sent: s.Sent, Slow: s.Slow, Refused: s.Refused, Sources: h.Sources, FromLive: h.FromLive,
+			Open: int64(s.Connections), Sent: s.Sent, Slow: s.Slow, Refused: s.Refused,
+			Sources: h.Sources, FromLive: h.FromLive,
 			FromLog: h.FromLog, Gaps: h.Gaps, Resets: h.Resets,
 			LogErrors: h.LogErrors, Live: l.Up, Channels: int64(l.Channels), Reconnects: int64(l.Reconnects),
 		}

@@ -345,34 +345,34 @@ var Catalogue = []Condition{
 	},
 	{
 		ID: "OBX-053", Name: "versions differ", Category: "relays", Severity: Notice, check: query("condition_versions"),
-		Means: "Relays, gateways or workers of several versions are connected to this database. If nobody is upgrading, " +
-			"one was forgotten.",
-		Remedy: "restart those of the other version: SELECT pid, client_addr, application_name FROM pg_stat_activity says " +
-			"whose sessions they are",
+		Means: "Relays, gateways or workers of several versions are connected to this database. If nobody is " +
+			"upgrading, one was forgotten.",
+		Remedy: "restart those of the other version: SELECT pid, client_addr, application_name FROM pg_stat_activity " +
+			"says whose sessions they are",
 	},
 	{
 		ID: "OBX-054", Name: "relays vanish", Category: "relays", Severity: Warning, check: ofTables(relaysVanish),
-		Means: "Relays die, or lose the database, without giving up their lanes. Each time these wait until the lease " +
-			"lapses.",
+		Means: "Relays die, or lose the database, without giving up their lanes. Each time these wait until the " +
+			"lease lapses.",
 		Remedy: "read the logs of the relays that the sentence names, and of what starts them: memory, restarts, network",
 	},
 	{
 		ID: "OBX-055", Name: "settings differ", Category: "relays", Severity: Notice, check: query("condition_settings"),
-		Means: "Relays that are told to serve the same tables have settings that make something else of an event: other " +
-			"sinks, routes, retries or ages. What becomes of an event depends on which of them has its lane.",
-		Remedy: "compare what outbox config print says on each machine, its last line has the digits that the sentence " +
-			"names; restart the relays with the old settings",
+		Means: "Relays that are told to serve the same tables have settings that make something else of an event: " +
+			"other sinks, routes, retries or ages. What becomes of an event depends on which of them has its lane.",
+		Remedy: "compare what outbox config print says on each machine, its last line has the digits that the " +
+			"sentence names; restart the relays with the old settings",
 	},
 	{
 		ID: "OBX-056", Name: "sink slow", Category: "sinks", Severity: Warning, check: sinkSlow,
-		Means: "The sink takes what it is sent, and takes long. Its events are late by as much, and a worker that waits " +
-			"for it claims nothing else.",
+		Means: "The sink takes what it is sent, and takes long. Its events are late by as much, and a worker that " +
+			"waits for it claims nothing else.",
 		Remedy: "look at the sink's own metrics; a table with routes waits for it only for --route-timeout",
 	},
 	{
 		ID: "OBX-057", Name: "memory of ids short", Category: "consumers", Severity: Warning, check: memoryShort,
-		Means: "A consumer forgets the ids that it has handled while operators can still replay the events, whose rows " +
-			"stay for longer. What is replayed then has its effect a second time.",
+		Means: "A consumer forgets the ids that it has handled while operators can still replay the events, whose " +
+			"rows stay for longer. What is replayed then has its effect a second time.",
 		Remedy: "give the consumer a longer Window (inbox.Config), or shorten --retention",
 	},
 }

@@ -25,9 +25,9 @@ const preface = `Settings of outbox. Each stands here with its default: take the
 
 A process reads this file only if told to: --config FILE, or OUTBOX_CONFIG=FILE.
 
-` + "Every setting is also a flag, with - for _ (--poll-max), and a variable, OUTBOX_ and its name in capitals (OUTBOX_POLL_MAX; but OUTBOX_DATABASE_URL, or else " +
-	"DATABASE_URL, for database). A flag wins over a variable, a variable over this file. outbox config print " +
-	"shows what is in effect, and from where. " +
+` + "Every setting is also a flag, with - for _ (--poll-max), and a variable, OUTBOX_ and its name in capitals " +
+	"(OUTBOX_POLL_MAX; but OUTBOX_DATABASE_URL, or else DATABASE_URL, for database). A flag wins over a variable, a " +
+	"variable over this file. outbox config print shows what is in effect, and from where. " +
 	"Times have a unit: 5ms, 10s, 15m, 168h."
 
 // examples are the lists whose entries have several keys. They are examples and no defaults: the

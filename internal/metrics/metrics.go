@@ -46,7 +46,8 @@ type Metrics struct {
 // New returns a registry with the relay's metrics and those of the Go runtime and the process.
 func New() *Metrics {
 	m := &Metrics{Registry: prometheus.NewRegistry(), tables: map[string]*table{}, lettersOf: map[string][]string{}}
-	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.Registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	counter := func(dst **prometheus.CounterVec, name, help string) {
 		*dst = prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help},
 			[]string{"table"})
@@ -120,7 +121,8 @@ func (m *Metrics) of(name string) *table {
 	if t == nil {
 		t = &table{
 			published: m.published.WithLabelValues(name), duplicates: m.duplicates.WithLabelValues(name),
-			retried: m.retried.WithLabelValues(name), dead: m.dead.WithLabelValues(name), lost: m.lost.WithLabelValues(name),
+			retried: m.retried.WithLabelValues(name), dead: m.dead.WithLabelValues(name),
+			lost:    m.lost.WithLabelValues(name),
 			batches: m.batches.WithLabelValues(name), unavailable: m.unavailable.WithLabelValues(name),
 			spilled: m.spilled.WithLabelValues(name),
 			claim:   m.claim.WithLabelValues(name), publish: m.publish.WithLabelValues(name),

@@ -42,7 +42,8 @@ type crawling struct {
 // crawl works on a run until it has ended, is another's, or ctx ends.
 func (w *Worker) crawl(ctx context.Context, claim Claim, asked time.Time) {
 	c := &crawling{
-		worker: w, store: w.store, cfg: &w.cfg, log: w.cfg.Logger.With("run", claim.Run.ID, "crawler", claim.Run.Crawler),
+		worker: w, store: w.store, cfg: &w.cfg,
+		log:     w.cfg.Logger.With("run", claim.Run.ID, "crawler", claim.Run.Crawler),
 		crawler: w.crawlers[claim.Run.Crawler],
 		id:      claim.Run.ID, tenant: claim.Run.Tenant, lease: claim.Hold, run: claim.Run, at: claim.Progress,
 	}

@@ -28,8 +28,8 @@ type ServiceConfig struct {
 	MaxPayload  int      // bytes of JSON of one event (outbox.DefaultMaxPayload)
 	MaxMaxSteps int      // that a run may ask for (100,000)
 	MaxWaiting  int      // runs of one tenant that wait to be started or for a worker (1,000)
-	// MaxCalls is how many calls of the store one tenant has at a time (no limit). Others wait as long as their contexts
-	// last: those of one tenant that are stuck, behind a lock for instance, must not hold all connections.
+	// MaxCalls is how many calls of the store one tenant has at a time (no limit). Others wait as long as their
+	// contexts last: those of one tenant that are stuck, behind a lock for instance, must not hold all connections.
 	MaxCalls int
 }
 

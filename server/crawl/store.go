@@ -34,8 +34,8 @@ type Store interface {
 
 	// The methods of a Worker are for the runs of all tenants.
 
-	// ClaimRun leases a run whose crawler is one of crawlers and that is PENDING, or RUNNING without a lease or with one
-	// that has lapsed. It is the oldest of the tenant of whose runs the fewest are held, so that nobody's queue is
+	// ClaimRun leases a run whose crawler is one of crawlers and that is PENDING, or RUNNING without a lease or with
+	// one that has lapsed. It is the oldest of the tenant of whose runs the fewest are held, so that nobody's queue is
 	// another's wait. Tenants with as many take turns. A PENDING run becomes RUNNING, and events are appended to it. It
 	// does not wait for a run that another transaction has locked, if the store can lock one run. No run: ErrNoRun.
 	ClaimRun(ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration,

@@ -21,8 +21,8 @@ import (
 type Config struct {
 	Runs *crawl.Service // required
 	Hub  *stream.Hub    // nil: no streams
-	// Subscriptions are asked for events and acknowledgements. nil: there are none, and their requests are answered with
-	// 501.
+	// Subscriptions are asked for events and acknowledgements. nil: there are none, and their requests are answered
+	// with 501.
 	Subscriptions subscription.Store
 	// Auth finds out who makes a request. nil: authentication is off, everybody is crawl.DefaultTenant and may do
 	// everything. Then serve on a loopback address only; requests must name localhost or an IP address as their Host,

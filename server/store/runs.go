@@ -22,8 +22,8 @@ type Runs struct {
 	pages pageSize
 	turn  atomic.Value // string: whose run was claimed last
 	// turns has those take turns who create runs of one tenant: each counts, and must see what the one before has
-	// inserted. A lock of the database would be one that any login can take and keep (pg_advisory_lock); so as many runs
-	// too many as there are other gateways may come in at the same moment.
+	// inserted. A lock of the database would be one that any login can take and keep (pg_advisory_lock); so as many
+	// runs too many as there are other gateways may come in at the same moment.
 	turns *crawl.Shares
 }
 

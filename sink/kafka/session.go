@@ -21,8 +21,8 @@ const clientID = "outbox"
 
 const (
 	dialTimeout = 3 * time.Second
-	// The client waits for this long between two looks at who leads a partition. Its own default is the whole time that a
-	// relay has for a batch.
+	// The client waits for this long between two looks at who leads a partition. Its own default is the whole time that
+	// a relay has for a batch.
 	metadataEvery = 250 * time.Millisecond
 	// A broker may not have heard yet of a topic that others have told of.
 	unknownTopicRetries = 2

@@ -76,8 +76,8 @@ type Config struct {
 	// TransactionalID makes each call of Publish a transaction ("": none).
 	TransactionalID string
 	// Compression of batches: "gzip", "snappy", "lz4" or "zstd" ("none": every client reads it, as it is the Java
-	// producer's default; kafkajs reads gzip beside it and needs a package for the others). A kgo.ProducerBatchCompression
-	// among the options of New wins.
+	// producer's default; kafkajs reads gzip beside it and needs a package for the others). A
+	// kgo.ProducerBatchCompression among the options of New wins.
 	Compression string
 	// TLS is what brokers are connected to with (nil: none; Open of a kafkas:// URL: the system's authorities).
 	TLS *tls.Config

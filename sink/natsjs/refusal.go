@@ -93,7 +93,8 @@ func (p *publication) streamless(ctx context.Context, subject string) error {
 
 func (p *publication) ask(ctx context.Context, subject string) error {
 	missing := fmt.Errorf("publish to subject %q: no stream has it: create one (nats stream add NAME --subjects %q), "+
-		"add the subject to one, or have the sink create it by its URL (create=NAME&subjects=%s)", subject, subject, subject)
+		"add the subject to one, or have the sink create it by its URL (create=NAME&subjects=%s)",
+		subject, subject, subject)
 	p.link.mu.Lock()
 	mute := p.link.mute
 	p.link.mu.Unlock()

@@ -67,8 +67,8 @@ type Config struct {
 	// Binary sends a CloudEvent in binary mode: its attributes are headers, the message is the payload. Envelope, and
 	// that of a table, do not matter then. A subscriber hears the payload alone.
 	Binary bool
-	// Watermill sends what watermill-nats's NATSMarshaler reads: the message is the payload; event id, attributes (ce_…)
-	// and texts of the metadata are headers. The Envelope does not matter then.
+	// Watermill sends what watermill-nats's NATSMarshaler reads: the message is the payload; event id, attributes
+	// (ce_…) and texts of the metadata are headers. The Envelope does not matter then.
 	Watermill bool
 	// Window is the duplicate window of the stream that Create makes (2 min). Streams that are there have their own.
 	// Negative sends no Nats-Msg-Id, so that no copy is refused.

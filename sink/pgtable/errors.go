@@ -58,11 +58,11 @@ func (s *Sink) unfit(destination string, err error) error {
 	remedy := ""
 	switch code(err) {
 	case undefinedSchema:
-		remedy = "what is before the dot is a schema, and there is none: make it, or route the events to a table's name, " +
-			"as in to: [NAME:orders]: "
+		remedy = "what is before the dot is a schema, and there is none: make it, or route the events to a table's " +
+			"name, as in to: [NAME:orders]: "
 	case undefinedTable:
-		remedy = "make it with the statement in docs/reference/sinks.md#postgresql-tables (pgtable.CreateTable), or give " +
-			"create=true in the sink's URL, or send the events elsewhere: "
+		remedy = "make it with the statement in docs/reference/sinks.md#postgresql-tables (pgtable.CreateTable), or " +
+			"give create=true in the sink's URL, or send the events elsewhere: "
 	case undefinedColumn:
 		remedy = "add the column, as in docs/reference/sinks.md#postgresql-tables: "
 	case noSuchConstraint:

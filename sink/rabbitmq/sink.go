@@ -74,8 +74,8 @@ type Config struct {
 	// Binary sends CloudEvents in binary mode: the attributes are headers, the body is the payload. Envelope, and that
 	// of a table, do not matter then.
 	Binary bool
-	// Watermill sends what watermill-amqp's DefaultMarshaler reads: the body is the payload; event id, attributes (ce_…)
-	// and texts of the metadata are headers. The Envelope does not matter then.
+	// Watermill sends what watermill-amqp's DefaultMarshaler reads: the body is the payload; event id, attributes
+	// (ce_…) and texts of the metadata are headers. The Envelope does not matter then.
 	Watermill bool
 	// Declare makes a durable quorum queue where a destination without an exchange names a queue that does not exist.
 	Declare bool

@@ -72,8 +72,9 @@ type Config struct {
 	// matter then.
 	Binary bool
 
-	// Watermill sends the fields that watermill-redisstream's DefaultMarshallerUnmarshaller reads: _watermill_message_uuid
-	// is the event id, payload the payload, metadata the attributes (ce_…) and the texts of the event's metadata.
+	// Watermill sends the fields that watermill-redisstream's DefaultMarshallerUnmarshaller reads:
+	// _watermill_message_uuid is the event id, payload the payload, metadata the attributes (ce_…) and the texts of the
+	// event's metadata.
 	Watermill bool
 
 	// Create makes a stream that does not exist (its events fail).

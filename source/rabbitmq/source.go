@@ -24,8 +24,8 @@ type Config struct {
 	URL   string // amqp:// or amqps://; required
 	Queue string // which must be there; required
 	Batch int    // most messages of a batch (500)
-	// Shared lets others consume beside this one (nobody). A classic queue with x-single-active-consumer needs it: there
-	// the server has the others wait, and refuses who wants to be alone.
+	// Shared lets others consume beside this one (nobody). A classic queue with x-single-active-consumer needs it:
+	// there the server has the others wait, and refuses who wants to be alone.
 	Shared bool
 	// Dial makes the connection, such as with certificates (amqp.Dial).
 	Dial func(url string) (*amqp.Connection, error)

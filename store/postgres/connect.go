@@ -228,8 +228,8 @@ func (r *route) settle(ctx context.Context, conn *pgx.Conn) error {
 func withoutURL(err error) error {
 	var parse *pgconn.ParseConfigError
 	if errors.As(err, &parse) {
-		return errors.New("it is no valid PostgreSQL URL or keyword/value string (the text is not shown, it may hold a " +
-			"password)")
+		return errors.New("it is no valid PostgreSQL URL or keyword/value string (the text is not shown, it may hold " +
+			"a password)")
 	}
 	return err
 }

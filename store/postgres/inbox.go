@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -14,7 +15,6 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/cold"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
 	"github.com/outboxrelay/outbox/internal/store/seen"
-	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
 // NewInbox returns an inbox for transactions of pgx, and NewSQLInbox one for those of database/sql and what is built on
@@ -40,35 +40,63 @@ type inboxStore[Tx any] struct{ seen.Store[Tx] }
 // Remember implements inbox.Store, by a function of the database: a lock and what is looked up after it in one round
 // trip, in any language.
 func (s inboxStore[Tx]) Remember(ctx context.Context, tx Tx, deliveries []inbox.Delivery) ([]inbox.Known, error) {
-	on, err := s.Open(tx)
+	on, err := s.Conn(tx)
 	if err != nil {
 		return nil, err
 	}
-	var q struct {
-		IDs, Intents, Payloads []*uuid.UUID
-		Windows, IntentWindows string
+	statement, args, err := remembering(deliveries)
+	if err != nil {
+		return nil, err
 	}
-	var windows [2][]time.Duration
+	rows, err := on.Query(ctx, statement, args...)
+	if err != nil {
+		return nil, err
+	}
+	return knownOf(rows)
+}
+
+// remembering is the statement that remembers deliveries. Its arguments are texts, which all drivers take alike.
+func remembering(deliveries []inbox.Delivery) (statement string, args []any, err error) {
+	ids, payloads, windows := []string{}, []string{}, []string{}
 	for _, d := range deliveries {
-		intent := inbox.Key{}
-		if q.Intents = append(q.Intents, nil); len(d.IDs) > 1 {
-			intent = d.IDs[1]
-			q.Intents[len(q.Intents)-1] = seen.UUID(&intent.Hash)
+		ids = append(ids, arrayOf(d.IDs, func(k inbox.Key) string { return uuid.UUID(k.Hash).String() }))
+		windows = append(windows, arrayOf(d.IDs, func(k inbox.Key) string {
+			return fmt.Sprintf("%d microseconds", k.Window.Microseconds())
+		}))
+		payload := ""
+		if d.Payload != nil {
+			payload = uuid.UUID(*d.Payload).String()
 		}
-		q.IDs, q.Payloads = append(q.IDs, seen.UUID(&d.IDs[0].Hash)), append(q.Payloads, seen.UUID(d.Payload))
-		windows[0], windows[1] = append(windows[0], d.IDs[0].Window), append(windows[1], intent.Window)
+		payloads = append(payloads, payload)
 	}
-	interval := func(d time.Duration) string { return fmt.Sprintf("%d microseconds", d.Microseconds()) }
-	q.Windows, q.IntentWindows = arrayOf(windows[0], interval), arrayOf(windows[1], interval)
-	known := make([]inbox.Known, 0, len(deliveries))
-	err = on.Each(ctx, "inbox_remember", q, func(row cold.Rows) error {
-		var which int
-		var body sqltable.Text
-		err := row.Scan(&which, &body)
-		known = append(known, inbox.Known{ID: which - 1, Payload: seen.Hash(body)})
-		return err
-	})
-	return known, err
+	file, args := "inbox_remember", []any{arrayText(ids), arrayText(payloads), arrayText(windows)}
+	if len(deliveries) == 1 {
+		file, args = "inbox_once", []any{ids[0], payloads[0], windows[0]}
+	}
+	statement, _, err = cold.Statement(anyDriver{}, file, nil)
+	return statement, args, err
+}
+
+// knownOf reads what a statement of remembering has found, and closes it.
+func knownOf(rows cold.Rows) (known []inbox.Known, err error) {
+	defer rows.Close()
+	for rows.Next() {
+		var found string // (which,payload)
+		if err := rows.Scan(&found); err != nil {
+			return nil, err
+		}
+		which, payload, _ := strings.Cut(strings.Trim(found, "()"), ",")
+		id, err := strconv.Atoi(which)
+		if err != nil {
+			return nil, fmt.Errorf("read what outbox_once says: %w", err)
+		}
+		k := inbox.Known{ID: id - 1}
+		if of, err := uuid.Parse(payload); err == nil {
+			k.Payload = (*inbox.Hash)(&of)
+		}
+		known = append(known, k)
+	}
+	return known, rows.Err()
 }
 
 // Sweep implements inbox.Store.

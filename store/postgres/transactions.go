@@ -21,15 +21,47 @@ func Transactions(pool *pgxpool.Pool) inbox.Transactions[pgx.Tx] {
 	return inbox.Transactions[pgx.Tx]{
 		Inbox: newInbox[pgx.Tx],
 		Do: func(ctx context.Context, fn func(pgx.Tx) error) error {
-			ran, lost := false, false
-			err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-				err := fn(tx)
-				ran, lost = err != nil, tx.Conn().IsClosed()
-				return err
-			})
-			return classOf(ctx, err, !ran || lost)
+			return transact(ctx, pool, nil, func(tx pgx.Tx, _ []inbox.Known) error { return fn(tx) })
+		},
+		Remembering: func(ctx context.Context, ids []inbox.Delivery, fn func(pgx.Tx, []inbox.Known) error) error {
+			return transact(ctx, pool, ids, fn)
 		},
 	}
+}
+
+// transact runs fn in a transaction that begins and remembers deliveries, if there are any, in one round trip.
+func transact(
+	ctx context.Context, pool *pgxpool.Pool, ids []inbox.Delivery, fn func(pgx.Tx, []inbox.Known) error,
+) error {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return classOf(ctx, err, true)
+	}
+	defer conn.Release()
+	var begin pgx.Batch
+	begin.BeginTx(pgx.TxOptions{})
+	var known []inbox.Known
+	if len(ids) > 0 {
+		statement, args, err := remembering(ids)
+		if err != nil {
+			return err
+		}
+		begin.Queue(statement, args...).Query(func(rows pgx.Rows) (err error) {
+			known, err = knownOf(rows)
+			return err
+		})
+	}
+	begun := conn.SendBatch(ctx, &begin)
+	tx := begun.Tx()
+	err = begun.Close()
+	defer func() { _ = tx.Rollback(ctx) }() // of what fn has left; after a commit it does nothing
+	if err != nil {
+		return classOf(ctx, err, true)
+	}
+	if err := fn(tx, known); err != nil {
+		return classOf(ctx, err, tx.Conn().IsClosed())
+	}
+	return classOf(ctx, tx.Commit(ctx), true)
 }
 
 // SQLTransactions is Transactions for database/sql.

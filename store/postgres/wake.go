@@ -115,8 +115,8 @@ func (d served) Listen(ctx context.Context, log *slog.Logger, wake func(table st
 		switch {
 		case complained:
 		case errors.Is(err, errPooled):
-			log.Info("a pooler is between this process and PostgreSQL: settings go with each transaction, and new events are " +
-				"found by polling")
+			log.Info("a pooler is between this process and PostgreSQL: settings go with each transaction, and new " +
+				"events are found by polling")
 		default:
 			log.Warn("cannot listen for new events, polling only", "error", err)
 		}
@@ -178,8 +178,8 @@ func probe(ctx context.Context, pool *pgxpool.Pool, sql string, conn *pgx.Conn, 
 		n, err := conn.WaitForNotification(ctx)
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
-			return errors.New("a test notification did not arrive: is there a transaction pooler in between? Connect the " +
-				"relay to PostgreSQL itself")
+			return errors.New("a test notification did not arrive: is there a transaction pooler in between? Connect " +
+				"the relay to PostgreSQL itself")
 		case err != nil:
 			return fmt.Errorf("wait for test notification: %w", err)
 		case n.Payload == token:

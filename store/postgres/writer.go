@@ -181,7 +181,8 @@ func (in insert) explain(err error) error {
 // checkTx refuses a transaction that is nil.
 func checkTx(tx pgx.Tx) error {
 	if sqltx.Nil(tx) {
-		return fmt.Errorf("%w: the pgx.Tx is nil; give the transaction that your change is made in", outbox.ErrNoTransaction)
+		return fmt.Errorf("%w: the pgx.Tx is nil; give the transaction that your change is made in",
+			outbox.ErrNoTransaction)
 	}
 	return nil
 }

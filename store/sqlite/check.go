@@ -80,8 +80,8 @@ func (s *store) checkTypes(have []sqlitetable.Column) error {
 		return nil
 	}
 	return &outbox.SchemaError{Table: s.layout.Table, Missing: lacks,
-		Remedy: "a row without an id could not be told from others, and the order of delivery is that of an integer that " +
-			"SQLite draws and gives to one row only"}
+		Remedy: "a row without an id could not be told from others, and the order of delivery is that of an integer " +
+			"that SQLite draws and gives to one row only"}
 }
 
 // checkStatements compiles everything once where it cannot write: a table that is a view, or a name that is none, is

@@ -13,8 +13,8 @@ import (
 
 // DeadLettersConfig says where letters may be put back. The zero value is enough to look at them.
 type DeadLettersConfig struct {
-	// Layouts are of the tables whose letters can be replayed. outbox_deliveries, which has those of routed tables, need
-	// not be among them. A table that does not exist is passed over: its letters are skipped.
+	// Layouts are of the tables whose letters can be replayed. outbox_deliveries, which has those of routed tables,
+	// need not be among them. A table that does not exist is passed over: its letters are skipped.
 	Layouts []outbox.Layout
 	// ReplayJob gives a job back to its runner inside tx, in which the letter is marked as replayed too: both happen or
 	// neither. An error, whose text the operator is shown, leaves this letter as it is, undoes what was done in tx for

@@ -60,8 +60,8 @@ func (s *store) settle(
 			return err
 		}
 		// A statement a row. One for all, over json_each, takes 10 rather than 13 µs a row. But it is a join, and with
-		// statistics from before a backlog the planner may begin it at the wrong end. Not cancelled by ctx, statement by
-		// statement: the driver would start a goroutine for each.
+		// statistics from before a backlog the planner may begin it at the wrong end. Not cancelled by ctx, statement
+		// by statement: the driver would start a goroutine for each.
 		t := settling{store: s, ctx: context.WithoutCancel(ctx), tx: tx, now: time.Now()} // not sooner: it may have waited
 		t.stamp = stamp(t.now)
 		for i := range outcomes {

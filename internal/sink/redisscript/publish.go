@@ -139,7 +139,8 @@ func (p *publication) trip(ctx context.Context, r *round) (failures []failure) {
 				continue
 			}
 		}
-		failures = append(failures, failure{c.group, slices.Clone(c.lanes), slices.Clone(c.deliveries), c.size, r.large, err})
+		failures = append(failures, failure{c.group, slices.Clone(c.lanes), slices.Clone(c.deliveries), c.size,
+			r.large, err})
 	}
 	if over { // else the round trip still uses it
 		p.give(r)

@@ -45,8 +45,8 @@ type Command struct {
 	// Append appends what is the value of a delivery to send.
 	Append func(dst []byte, d *outbox.Delivery) []byte
 	// Place returns which call a delivery goes into, and under which of the group's lanes, from 0 to
-	// outbox.LaneCount-1, it is remembered. An error is the delivery's answer. On a single server there is one group; in
-	// a Cluster a group is what shares a slot.
+	// outbox.LaneCount-1, it is remembered. An error is the delivery's answer. On a single server there is one group;
+	// in a Cluster a group is what shares a slot.
 	Place func(d *outbox.Delivery) (group string, lane int, err error)
 	// Scattered says that deliveries of one ordering key may be of several groups.
 	Scattered bool
@@ -190,8 +190,8 @@ func (s *Publisher) weaknesses(ctx context.Context) (weak []outbox.Weakness, err
 	}
 	if policy := info["Memory"]["maxmemory_policy"]; policy != "noeviction" && info["Memory"]["maxmemory"] != "0" {
 		weak = append(weak, outbox.Weakness{
-			Says: "out of memory it evicts keys (maxmemory-policy " + policy + "): streams, or what is remembered of ids, " +
-				"and then copies pass",
+			Says: "out of memory it evicts keys (maxmemory-policy " + policy + "): streams, or what is remembered of " +
+				"ids, and then copies pass",
 			Remedy: "CONFIG SET maxmemory-policy noeviction, and enough maxmemory: out of it, relays wait"})
 	}
 	if info["Replication"]["role"] == "slave" {

@@ -19,8 +19,8 @@ var Files embed.FS
 
 // Language is how a statement is said to a database.
 type Language interface {
-	// Statements are the files of SQL. In them arg makes an argument of a value, and pattern one of a pattern in which *
-	// stands for any text.
+	// Statements are the files of SQL. In them arg makes an argument of a value, and pattern one of a pattern in which
+	// * stands for any text.
 	Statements() (*sqlfile.Set, error)
 	// Argument returns the parameter of the argument of number n, counted from 1, and the value as the driver takes it.
 	Argument(n int, v any) (parameter string, value any, err error)

@@ -24,8 +24,8 @@ var (
 	ErrNotSQLite = errors.New("it is no SQLite database")
 	ErrBusy      = errors.New("another transaction has the file's write lock")
 	ErrReadOnly  = errors.New("the file cannot be written to by this process")
-	ErrDamaged   = errors.New("the file is damaged: put a backup in its place, or save what can be read with: sqlite3 " +
-		"FILE .recover | sqlite3 NEWFILE")
+	ErrDamaged   = errors.New("the file is damaged: put a backup in its place, or save what can be read with: " +
+		"sqlite3 FILE .recover | sqlite3 NEWFILE")
 	ErrReplaced = errors.New("the file was deleted or replaced while it was open: start every process that has it " +
 		"open again")
 )

@@ -4,7 +4,7 @@
 // Each fault of the table in faults_test.go runs against the outbox command as it is built for users, but for its fault
 // points, with PostgreSQL, Redis and producers that go on writing meanwhile. Guaranteed by a test that passes: the
 // fault struck, as counted from what it left behind; everything drained after it; nothing was lost, invented,
-// duplicated or out of order.
+// duplicated or out of order; and what became of three keys' rows is a run of the model (package tracetest).
 //
 // The table in stream_faults_test.go is about what comes after: runs that `outbox serve` streams and crawls. There the
 // log is what was written, and each viewer's joined record what arrived.

@@ -39,7 +39,8 @@ func TestWatched(t *testing.T) {
 		{"both at once", lease + write + sent + ";" + effect1 + effect2, false},
 		{"one after the other", lease + write + sent + first + effect1 + sent + second + effect2, false},
 		{"taken over between", lease + write + sent + first + lease + sent + second + effect1 + effect2, false},
-		{"tried again", lease + write + failed + first + failed + first + failed + first + sent + ";" + effect1 + effect2, false},
+		{"tried again", lease + write + failed + first + failed + first + failed + first + sent + ";" + effect1 +
+			effect2, false},
 		{"dead at once, replayed", lease + write + dead + first + sent + second + replay + first + sent + first +
 			effect1 + effect2, false},
 		{"delivered and removed", lease + write + "DELETE FROM outbox_events;" + effect1 + effect2, false},

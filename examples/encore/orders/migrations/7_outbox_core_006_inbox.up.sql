@@ -39,8 +39,7 @@ CREATE INDEX IF NOT EXISTS outbox_inbox_claims_ended ON outbox_inbox_claims (coa
 CREATE OR REPLACE FUNCTION outbox_once(ids uuid[], body uuid, windows interval[], OUT which integer, OUT known uuid)
 LANGUAGE plpgsql AS $fn$
 DECLARE
-    turn  smallint;
-    fresh boolean;
+    turn smallint;
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(1869968489, 0);   -- "outi"
     IF current_setting('transaction_isolation') = 'read committed' THEN
@@ -49,32 +48,29 @@ BEGIN
         SELECT t.current INTO STRICT turn FROM outbox_inbox_turn t FOR SHARE;
     END IF;
     FOR n IN 1 .. cardinality(ids) LOOP
-        which := n;
-        fresh := NULL;
         IF turn = 0 THEN
-            SELECT i.payload INTO known FROM outbox_inbox_1 i WHERE i.key = ids[n] AND i.at > clock_timestamp() - windows[n];
-            EXIT WHEN FOUND;
-            INSERT INTO outbox_inbox_0 AS i (key, payload) VALUES (ids[n], body)
-            ON CONFLICT (key) DO UPDATE SET at = clock_timestamp(), payload = excluded.payload WHERE i.at <= clock_timestamp() - windows[n]
-            RETURNING true INTO fresh;
-            IF fresh IS NULL THEN
-                SELECT i.payload INTO known FROM outbox_inbox_0 i WHERE i.key = ids[n];
-                EXIT;
-            END IF;
+            INSERT INTO outbox_inbox_0 (key, payload)
+            SELECT ids[n], body WHERE NOT EXISTS (SELECT FROM outbox_inbox_1 i WHERE i.key = ids[n] AND i.at > clock_timestamp() - windows[n])
+            ON CONFLICT DO NOTHING;
         ELSE
-            SELECT i.payload INTO known FROM outbox_inbox_0 i WHERE i.key = ids[n] AND i.at > clock_timestamp() - windows[n];
-            EXIT WHEN FOUND;
-            INSERT INTO outbox_inbox_1 AS i (key, payload) VALUES (ids[n], body)
-            ON CONFLICT (key) DO UPDATE SET at = clock_timestamp(), payload = excluded.payload WHERE i.at <= clock_timestamp() - windows[n]
-            RETURNING true INTO fresh;
-            IF fresh IS NULL THEN
-                SELECT i.payload INTO known FROM outbox_inbox_1 i WHERE i.key = ids[n];
-                EXIT;
-            END IF;
+            INSERT INTO outbox_inbox_1 (key, payload)
+            SELECT ids[n], body WHERE NOT EXISTS (SELECT FROM outbox_inbox_0 i WHERE i.key = ids[n] AND i.at > clock_timestamp() - windows[n])
+            ON CONFLICT DO NOTHING;
         END IF;
-        which := 0;
-        known := NULL;
+        CONTINUE WHEN FOUND;
+        -- It is known, unless its window is over: then what the other table has of it is older still.
+        IF turn = 0 THEN
+            UPDATE outbox_inbox_0 i SET at = clock_timestamp(), payload = body WHERE i.key = ids[n] AND i.at <= clock_timestamp() - windows[n];
+        ELSE
+            UPDATE outbox_inbox_1 i SET at = clock_timestamp(), payload = body WHERE i.key = ids[n] AND i.at <= clock_timestamp() - windows[n];
+        END IF;
+        CONTINUE WHEN FOUND;
+        which := n;
+        SELECT i.payload INTO known
+          FROM (SELECT * FROM outbox_inbox_0 UNION ALL SELECT * FROM outbox_inbox_1) i WHERE i.key = ids[n] ORDER BY i.at DESC LIMIT 1;
+        RETURN;
     END LOOP;
+    which := 0;
 END
 $fn$;
 

@@ -1,7 +1,5 @@
--- inbox: remembers deliveries, of each its ids until one is known, and tells in their order which was (core/006_inbox
--- has the function). Locks their rows, and the turn for others' reading. Index: the primary keys.
-SELECT o.which, o.known
-  FROM unnest({{arg .IDs}}::uuid[], {{arg .Intents}}::uuid[], {{arg .Payloads}}::uuid[], {{arg .Windows}}::interval[], {{arg .IntentWindows}}::interval[])
-       WITH ORDINALITY AS d (id, intent, payload, keep, intent_keep, n),
-       LATERAL outbox_once(array_remove(ARRAY[d.id, d.intent], NULL), d.payload, ARRAY[d.keep, d.intent_keep]) AS o
+-- inbox: as inbox_once, of many deliveries, in their order. $1 of each its ids, $2 its payload or '', $3 of each id its
+-- window, as texts.
+SELECT outbox_once(d.ids::uuid[], nullif(d.payload, '')::uuid, d.windows::interval[])::text
+  FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS d (ids, payload, windows, n)
  ORDER BY d.n

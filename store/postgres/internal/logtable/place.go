@@ -23,8 +23,8 @@ type progress struct {
 	position int64
 	snapshot snapshot
 	late     *latePass
-	// done are rows that are settled, though an earlier one of their lane is not: the database has refused to record it,
-	// or the sink was not there for it.
+	// done are rows that are settled, though an earlier one of their lane is not: the database has refused to record
+	// it, or the sink was not there for it.
 	done map[int64]bool
 }
 
