@@ -24,18 +24,18 @@ const most = 40
 
 // Watch has a PostgreSQL database write down what becomes of the events of some keys in outbox_events, by triggers: in
 // the transactions that change them, so that a crash or a failover forgets both or neither. Where a table of effects
-// is named, which has columns key and n, it writes those down too.
+// is named, which has columns key and n, it writes those down too. Keys are plain words.
 func Watch(ctx context.Context, db *pgxpool.Pool, effects string, keys ...string) error {
 	statements := watch
 	if effects != "" {
 		statements += "CREATE TRIGGER trace AFTER INSERT ON " + pgx.Identifier{effects}.Sanitize() +
-			" FOR EACH ROW EXECUTE FUNCTION trace.effect()"
+			" FOR EACH ROW WHEN (NEW.key = ANY ('{KEYS}')) EXECUTE FUNCTION trace.effect()"
 	}
-	if _, err := db.Exec(ctx, statements); err != nil {
+	_, err := db.Exec(ctx, strings.ReplaceAll(statements, "KEYS", strings.Join(keys, ",")))
+	if err != nil {
 		return fmt.Errorf("watch: %w", err)
 	}
-	_, err := db.Exec(ctx, "INSERT INTO trace.keys SELECT unnest($1::text[])", keys)
-	return err
+	return nil
 }
 
 // noted is a row of trace.steps.
