@@ -231,6 +231,9 @@ const lane = `(hashtextextended(concat_ws(E'\x1f', tenant_id, coalesce(aggregate
 func lanesLocked(w *world) (struck int) {
 	w.underway(100)
 	limit := w.untroubled()
+	// A lane that one relay has given up, and the other has not taken yet, would be nobody's for as long as it is locked.
+	w.eventually("both relays have their lanes", `SELECT count(DISTINCT owner) = 2 AND count(owner) = 64
+		FROM outbox_lanes WHERE table_name = 'outbox_events'`)
 	release := w.lock(`SELECT FROM outbox_lanes FOR UPDATE`)
 	time.Sleep(ttl / 2)
 	began := time.Now()
