@@ -42,9 +42,9 @@ func (w *worker) claim(ctx context.Context, lanes []outbox.Lane, limit outbox.Cl
 	return records, nil
 }
 
-// full tells whether a claim left something behind for the next one, as far as one can see from it.
-func (w *worker) full(records []*outbox.Record) bool {
-	if len(records) >= w.cfg.BatchRecords {
+// full tells whether a claim of at most so many left something behind for the next one, as far as one can see from it.
+func (w *worker) full(records []*outbox.Record, most int) bool {
+	if len(records) >= min(w.cfg.BatchRecords, most) {
 		return true
 	}
 	bytes := 0
@@ -83,6 +83,10 @@ const (
 	claimsPerStep = 8
 )
 
+// A sink that does not get through what a claim brings, such as one of slow receivers, has the rest claimed again.
+// (Measured, webhooks at 850 events/s: each was read 25 times.) The next claim asks for twice what it got through.
+const leastClaim = 100
+
 const recoveryClaims = 10 // a second, at least, while a backlog drains at RecoveryRate
 
 // pacer says how much a worker's next claim asks for, how long that claim may take, and how long to rest after it. It
@@ -92,6 +96,7 @@ type pacer struct {
 	fair    bool          // whether the next claim is one for all tenants
 	outage  int           // the last one of the sink whose backlog this worker has drained
 	rest    time.Duration // before the next claim: the last walked over what it was to leave out
+	most    int           // that the next claim may bring of what there is, for a sink that gets through less; 0: no less
 
 	patience  int // how often the last claims in a row have run out of time
 	modesty   int // by how many bits the next claim asks for less because of that
@@ -112,8 +117,23 @@ func (p *pacer) limit(pass *ticket, cfg *tableConfig) outbox.ClaimLimit {
 	case p.recovering(pass) && cfg.RecoveryRate > 0:
 		// What is claimed goes out in one go, and the pause comes after it.
 		limit.Records = min(limit.Records, max(cfg.RecoveryRate/recoveryClaims, 1))
+	case p.most > 0:
+		limit.Records = min(limit.Records, p.most)
 	}
 	return limit
+}
+
+// got learns of how many of the records that a claim brought something became.
+func (p *pacer) got(claimed, used int) {
+	switch {
+	case 4*used < claimed:
+		p.most = max(2*used, leastClaim)
+	case 4*used < 3*claimed:
+	case claimed < p.most: // it was all there is, or all that a claim may bring
+		p.most = 0
+	default:
+		p.most *= 2
+	}
 }
 
 // modest is how many records to ask for instead of so many.

@@ -74,3 +74,19 @@ func TestClaimRests(t *testing.T) {
 		}
 	}
 }
+
+// A claim brings no more than a sink gets through, several times over, and all there is once the sink gets through that.
+func TestClaimOfASlowSinkIsSmall(t *testing.T) {
+	p, cfg := newPacer(), &tableConfig{}
+	cfg.BatchRecords = 500
+	asked := func() int { return p.limit(&ticket{}, cfg).Records }
+	all := asked()
+	for _, tt := range []struct{ claimed, used, want int }{
+		{2000, 2000, all}, {2000, 85, 170}, {170, 85, 170}, {170, 160, 340}, {340, 90, 340}, {340, 80, 160},
+		{160, 0, leastClaim}, {100, 100, 200}, {200, 200, 400}, {399, 399, all},
+	} {
+		if p.got(tt.claimed, tt.used); asked() != tt.want {
+			t.Errorf("after %d of %d the next claim asks for %d, want %d", tt.used, tt.claimed, asked(), tt.want)
+		}
+	}
+}

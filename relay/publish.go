@@ -29,10 +29,12 @@ func (w *worker) publishBatch(t *turn, records []*outbox.Record) published {
 			t.held.Hold(batch[i].Record)
 		}
 	}
+	waited := len(w.inflight.waiting)
 	batch, owner, results = w.inflight.setAside(call, t.lanes, batch, owner, results)
 	ended := time.Now()
 	b := published{claimed: len(records), down: down,
 		verdict: w.verdict(records, batch, owner, results, defects, isolate)}
+	t.used += len(b.outcomes) + len(w.inflight.waiting) - waited
 	b.report = outbox.BatchReport{
 		Table: w.cfg.name(), Claimed: len(records), Duplicates: b.duplicates, Recalled: recalled, Owed: b.owed,
 		Unsubscribed: b.unsubscribed, Unavailable: b.unavailable != nil, Publish: ended.Sub(began),

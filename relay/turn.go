@@ -20,6 +20,7 @@ type turn struct {
 	until    time.Time       // when publishing must have ended
 	held     outbox.HeldKeys // of what was claimed in it
 	changes  int             // of what operators have paused, when it began
+	used     int             // records of its claim of which something became: settled, or under way
 }
 
 // turn is one claim and, batch by batch, publish and settle; and then a trial of each suspect lane.
@@ -93,8 +94,11 @@ func (w *worker) turnTrusted(ctx context.Context, t *turn) (claimed int, err err
 		return 0, fmt.Errorf("claim: it took %s, the lease is too close to its end to publish",
 			took.Round(time.Millisecond))
 	}
-	claimedAt, full := time.Now(), w.full(records)
-	defer func() { w.pacer.adapt(full, took, time.Since(claimedAt)) }()
+	claimedAt, full := time.Now(), w.full(records, limit.Records)
+	defer func() {
+		w.pacer.adapt(full, took, time.Since(claimedAt))
+		w.pacer.got(len(records), t.used)
+	}()
 	if err := w.publishAll(ctx, t, records, full, took); err != nil {
 		return len(records), err
 	}
