@@ -75,7 +75,7 @@ func TestClaimRests(t *testing.T) {
 	}
 }
 
-// A claim brings no more than a sink gets through, several times over, and all there is once the sink gets through that.
+// A claim brings about twice what the sink got through, and all there is once the sink gets through what it asked for.
 func TestClaimOfASlowSinkIsSmall(t *testing.T) {
 	p, cfg := newPacer(), &tableConfig{}
 	cfg.BatchRecords = 500
