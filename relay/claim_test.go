@@ -75,18 +75,40 @@ func TestClaimRests(t *testing.T) {
 	}
 }
 
-// A claim brings about twice what the sink got through, and all there is once the sink gets through what it asked for.
+// A claim brings what a sink gets through, of keys enough; all that it can where one key is all that holds the sink up;
+// and all there is once the sink gets through what it asked for.
 func TestClaimOfASlowSinkIsSmall(t *testing.T) {
 	p, cfg := newPacer(), &tableConfig{}
 	cfg.BatchRecords = 500
 	asked := func() int { return p.limit(&ticket{}, cfg).Records }
 	all := asked()
-	for _, tt := range []struct{ claimed, used, want int }{
-		{2000, 2000, all}, {2000, 85, 170}, {170, 85, 170}, {170, 160, 340}, {340, 90, 340}, {340, 80, 160},
-		{160, 0, leastClaim}, {100, 100, 200}, {200, 200, 400}, {399, 399, all},
+	for _, tt := range []struct{ claimed, keys, used, want int }{
+		{2000, 200, 2000, all},
+		{2000, 200, 85, 170}, {170, 170, 85, 170}, {170, 170, 160, 340}, {340, 200, 80, 160},
+		{160, 160, 0, all}, {2000, 200, 10, leastClaim}, {100, 100, 100, 200},
+		{200, 200, 200, 400}, {399, 200, 399, all},
+		{2000, 1, 20, all}, {2000, 20, 20, all}, {2000, 2000, 300, 600}, {600, 30, 30, all},
 	} {
-		if p.got(tt.claimed, tt.used); asked() != tt.want {
-			t.Errorf("after %d of %d the next claim asks for %d, want %d", tt.used, tt.claimed, asked(), tt.want)
+		records := make([]*outbox.Record, tt.claimed)
+		for i := range records {
+			records[i] = &outbox.Record{Keyed: true, OrderKey: int64(i % tt.keys)}
 		}
+		if p.got(records, tt.used); asked() != tt.want {
+			t.Errorf("after %d of %d with %d keys the next claim asks for %d, want %d", tt.used, tt.claimed, tt.keys,
+				asked(), tt.want)
+		}
+	}
+}
+
+// Where one key's events stand before the others', so many are asked for that others are among them.
+func TestClaimPassesAKeyOfManyEvents(t *testing.T) {
+	p, cfg := newPacer(), &tableConfig{}
+	cfg.BatchRecords = 500
+	var records []*outbox.Record
+	for i := range int64(2000) {
+		records = append(records, &outbox.Record{Keyed: true, OrderKey: max(i-1500, 0)})
+	}
+	if p.got(records, 40); p.limit(&ticket{}, cfg).Records != 1580 {
+		t.Errorf("the next claim asks for %d, want 80 keys", p.limit(&ticket{}, cfg).Records)
 	}
 }

@@ -97,7 +97,7 @@ func (w *worker) turnTrusted(ctx context.Context, t *turn) (claimed int, err err
 	claimedAt, full := time.Now(), w.full(records, limit.Records)
 	defer func() {
 		w.pacer.adapt(full, took, time.Since(claimedAt))
-		w.pacer.got(len(records), t.used)
+		w.pacer.got(records, t.used)
 	}()
 	if err := w.publishAll(ctx, t, records, full, took); err != nil {
 		return len(records), err

@@ -179,7 +179,6 @@ type seeing struct {
 	relay  int8 // who has the lane: the model has two, of whom the one that had it before may come back
 	owner  uuid.UUID
 	epoch  int64
-	leased int // the place of the last lease
 	rows   [3]model.Row
 	last   int64 // the transaction of the last settle
 }
@@ -200,6 +199,7 @@ func (s *seeing) lease(n noted) {
 
 // change is a settle, or an operator's replay.
 func (s *seeing) change(n noted, e int) {
+	s.began = true // also where the event was written while another relay was taking the lane
 	for i, of := range s.events {
 		s.rows[i].There = s.rows[i].There || of.ID == n.ID || n.sees(of.Transaction)
 		if s.rows[i].There && s.rows[i].State == "" {
