@@ -181,6 +181,7 @@ type seeing struct {
 	epoch  int64
 	rows   [3]model.Row
 	last   int64 // the transaction of the last settle
+	at     int   // where that is in the trace
 }
 
 func (s *seeing) note(a model.Action, rows *[3]model.Row) {
@@ -232,13 +233,14 @@ func (s *seeing) change(n noted, e int) {
 	s.settle(a, n.Transaction)
 }
 
-// settle notes what a transaction has done, which it may have done to both.
+// settle notes what a transaction has done, which it may have done to both, in any order, and with steps of others
+// between.
 func (s *seeing) settle(a model.Action, transaction int64) {
 	rows := s.rows
-	if last := len(s.trace) - 1; transaction == s.last && s.trace[last].Action == a {
-		s.trace[last].Rows = &rows
+	if transaction == s.last && s.trace[s.at].Action == a {
+		s.trace[s.at].Rows = &rows
 		return
 	}
-	s.last = transaction
+	s.last, s.at = transaction, len(s.trace)
 	s.note(a, &rows)
 }

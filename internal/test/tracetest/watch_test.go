@@ -43,6 +43,8 @@ func TestWatched(t *testing.T) {
 			effect2, false},
 		{"dead at once, replayed", lease + write + dead + first + sent + second + replay + first + sent + first +
 			effect1 + effect2, false},
+		{"both at once, the second row first and an effect between", lease + write + "BEGIN;" + sent + second + effect1 +
+			sent + first + "COMMIT;" + effect2, false},
 		{"delivered and removed", lease + write + "DELETE FROM outbox_events;" + effect1 + effect2, false},
 		{"removed later", lease + write + sent + ";DELETE FROM outbox_events;" + effect1 + effect2, false},
 		{"not delivered", lease + write + sent + first + effect1 + effect2, true},
@@ -62,14 +64,17 @@ func TestWatched(t *testing.T) {
 			db, err := pgxpool.New(t.Context(), url)
 			must(t, err)
 			defer db.Close()
+			conn, err := db.Acquire(t.Context())
+			must(t, err)
+			defer conn.Release()
 			exec := func(statements string) {
 				t.Helper()
-				_, err := db.Exec(t.Context(), statements)
+				_, err := conn.Exec(t.Context(), statements)
 				must(t, err)
 			}
 			exec("CREATE TABLE effects (key text, n int);" + lanes)
 			must(t, tracetest.Watch(t.Context(), db, "effects", "k"))
-			for _, statement := range strings.SplitAfter(tt.does, ";") { // each a transaction
+			for _, statement := range strings.SplitAfter(tt.does, ";") {
 				exec(statement)
 			}
 			asked, err := tracetest.Watched(t.Context(), db, true)
