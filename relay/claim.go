@@ -98,7 +98,7 @@ type pacer struct {
 	fair    bool          // whether the next claim is one for all tenants
 	outage  int           // the last one of the sink whose backlog this worker has drained
 	rest    time.Duration // before the next claim: the last walked over what it was to leave out
-	most    int           // that the next claim may bring of what there is, for a sink that gets through less; 0: no less
+	most    int           // that the next claim may bring, for a sink that gets through less; 0: no less
 
 	patience  int // how often the last claims in a row have run out of time
 	modesty   int // by how many bits the next claim asks for less because of that

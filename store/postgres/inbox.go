@@ -57,7 +57,7 @@ func (s inboxStore[Tx]) Remember(ctx context.Context, tx Tx, deliveries []inbox.
 
 // remembering is the statement that remembers deliveries. Its arguments are texts, which all drivers take alike.
 func remembering(deliveries []inbox.Delivery) (statement string, args []any, err error) {
-	ids, payloads, windows := []string{}, []string{}, []string{}
+	var ids, payloads, windows []string
 	for _, d := range deliveries {
 		ids = append(ids, arrayOf(d.IDs, func(k inbox.Key) string { return uuid.UUID(k.Hash).String() }))
 		windows = append(windows, arrayOf(d.IDs, func(k inbox.Key) string {
@@ -69,12 +69,13 @@ func remembering(deliveries []inbox.Delivery) (statement string, args []any, err
 		}
 		payloads = append(payloads, payload)
 	}
-	file, args := "inbox_remember", []any{arrayText(ids), arrayText(payloads), arrayText(windows)}
+	type texts struct{ IDs, Payloads, Windows string }
 	if len(deliveries) == 1 {
-		file, args = "inbox_once", []any{ids[0], payloads[0], windows[0]}
+		return cold.Statement(anyDriver{}, "inbox_once", texts{ids[0], payloads[0], windows[0]})
 	}
-	statement, _, err = cold.Statement(anyDriver{}, file, nil)
-	return statement, args, err
+	same := func(text string) string { return text }
+	return cold.Statement(anyDriver{}, "inbox_remember",
+		texts{arrayOf(ids, same), arrayOf(payloads, same), arrayOf(windows, same)})
 }
 
 // knownOf reads what a statement of remembering has found, and closes it.

@@ -223,9 +223,6 @@ func rowLocked(sql string) func(*world) int {
 	}
 }
 
-// lane is the lane of a row of outbox_events, as the relay computes it.
-const lane = `(hashtextextended(concat_ws(E'\x1f', tenant_id, coalesce(aggregate_type, ''), aggregate_id), 0) & 63)`
-
 // lanesLocked has an operator lock the rows of all lanes for less than a lease, which nobody may notice, and then
 // those of an eighth for several leases: events of the other lanes go on.
 func lanesLocked(w *world) (struck int) {
@@ -244,7 +241,7 @@ func lanesLocked(w *world) (struck int) {
 	release()
 	release = w.lock(`SELECT FROM outbox_lanes WHERE lane % 8 = 0 FOR UPDATE`)
 	for end := time.Now().Add(3 * ttl); time.Now().Before(end); struck++ {
-		w.othersGoOn(limit, "AND "+lane+" % 8 <> 0")
+		w.othersGoOn(limit, "AND trace.lane(outbox_events) % 8 <> 0")
 	}
 	release()
 	w.healed(takeOver)

@@ -17,6 +17,10 @@ CREATE TABLE trace.steps (
     snapshot    pg_snapshot NOT NULL DEFAULT pg_current_snapshot()
 );
 
+-- The lane of a row, as the relay computes it.
+CREATE FUNCTION trace.lane(r outbox_events) RETURNS smallint LANGUAGE sql IMMUTABLE RETURN
+    (hashtextextended(concat_ws(E'\x1f', r.tenant_id, coalesce(r.aggregate_type, ''), r.aggregate_id), 0) & 63)::smallint;
+
 -- Run as who has made it: a relay has no rights here.
 CREATE FUNCTION trace.event() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path = public AS $fn$
 DECLARE
@@ -36,9 +40,9 @@ BEGIN
         END IF;
     END IF;
     INSERT INTO trace.steps (what, key, number, id, lane, owner, epoch, status, attempts, replays)
-    SELECT did, r.aggregate_id, (r.payload ->> 'n')::int, r.id, of.lane, l.owner, l.epoch, r.status, r.retry_count, r.generation
-      FROM (SELECT (hashtextextended(coalesce(r.tenant_id, '') || E'\x1f' || coalesce(r.aggregate_type, '') || E'\x1f' || r.aggregate_id, 0) & 63)::smallint) of (lane)
-      LEFT JOIN outbox_lanes l ON l.table_name = 'outbox_events' AND l.lane = of.lane;
+    SELECT did, r.aggregate_id, (r.payload ->> 'n')::int, r.id, of.lane, l.owner, l.epoch,
+           r.status, r.retry_count, r.generation
+      FROM trace.lane(r) of (lane) LEFT JOIN outbox_lanes l ON l.table_name = 'outbox_events' AND l.lane = of.lane;
     RETURN NULL;
 END
 $fn$;

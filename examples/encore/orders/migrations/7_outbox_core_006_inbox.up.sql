@@ -50,24 +50,31 @@ BEGIN
     FOR n IN 1 .. cardinality(ids) LOOP
         IF turn = 0 THEN
             INSERT INTO outbox_inbox_0 (key, payload)
-            SELECT ids[n], body WHERE NOT EXISTS (SELECT FROM outbox_inbox_1 i WHERE i.key = ids[n] AND i.at > clock_timestamp() - windows[n])
+            SELECT ids[n], body
+             WHERE NOT EXISTS (SELECT FROM outbox_inbox_1 i WHERE i.key = ids[n] AND i.at > clock_timestamp() - windows[n])
             ON CONFLICT DO NOTHING;
         ELSE
             INSERT INTO outbox_inbox_1 (key, payload)
-            SELECT ids[n], body WHERE NOT EXISTS (SELECT FROM outbox_inbox_0 i WHERE i.key = ids[n] AND i.at > clock_timestamp() - windows[n])
+            SELECT ids[n], body
+             WHERE NOT EXISTS (SELECT FROM outbox_inbox_0 i WHERE i.key = ids[n] AND i.at > clock_timestamp() - windows[n])
             ON CONFLICT DO NOTHING;
         END IF;
         CONTINUE WHEN FOUND;
         -- It is known, unless its window is over: then what the other table has of it is older still.
         IF turn = 0 THEN
-            UPDATE outbox_inbox_0 i SET at = clock_timestamp(), payload = body WHERE i.key = ids[n] AND i.at <= clock_timestamp() - windows[n];
+            UPDATE outbox_inbox_0 i SET at = clock_timestamp(), payload = body
+             WHERE i.key = ids[n] AND i.at <= clock_timestamp() - windows[n];
         ELSE
-            UPDATE outbox_inbox_1 i SET at = clock_timestamp(), payload = body WHERE i.key = ids[n] AND i.at <= clock_timestamp() - windows[n];
+            UPDATE outbox_inbox_1 i SET at = clock_timestamp(), payload = body
+             WHERE i.key = ids[n] AND i.at <= clock_timestamp() - windows[n];
         END IF;
         CONTINUE WHEN FOUND;
         which := n;
         SELECT i.payload INTO known
-          FROM (SELECT * FROM outbox_inbox_0 UNION ALL SELECT * FROM outbox_inbox_1) i WHERE i.key = ids[n] ORDER BY i.at DESC LIMIT 1;
+          FROM (SELECT * FROM outbox_inbox_0 UNION ALL SELECT * FROM outbox_inbox_1) i
+         WHERE i.key = ids[n]
+         ORDER BY i.at DESC
+         LIMIT 1;
         RETURN;
     END LOOP;
     which := 0;

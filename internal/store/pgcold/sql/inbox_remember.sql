@@ -1,5 +1,5 @@
--- inbox: as inbox_once, of many deliveries, in their order. $1 of each its ids, $2 its payload or '', $3 of each id its
--- window, as texts.
+-- inbox: as inbox_once, of many deliveries, in their order: an array of what that is given of one.
 SELECT outbox_once(d.ids::uuid[], nullif(d.payload, '')::uuid, d.windows::interval[])::text
-  FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS d (ids, payload, windows, n)
+  FROM unnest({{arg .IDs}}::text[], {{arg .Payloads}}::text[], {{arg .Windows}}::text[])
+       WITH ORDINALITY AS d (ids, payload, windows, n)
  ORDER BY d.n
