@@ -4,7 +4,7 @@
 // of a consumer are written in their order, by any number of processes: the server hands out one at a time, whatever
 // becomes of who has it. Each is a transaction then.
 //
-// Let the stream's subject transform spread keys over subjects, by {{partition(32,1)}}, and name them as Partitions: a
+// Let the stream's subject transform spread keys over subjects, by {{partition(64,1)}}, and name them as Partitions: a
 // transaction has a message of each.
 //
 // Not guaranteed: that order with a larger Batch. It is kept while one process receives and nothing fails. The server
@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -31,7 +32,7 @@ type Config struct {
 	Stream   string   // required
 	Durable  string   // the name of the consumer, which is made or changed; required
 	Subjects []string // those of the stream that are received (all)
-	// Partitions are subjects with keys of their own, such as order.0.* to order.31.*, instead of Subjects. Each has a
+	// Partitions are subjects with keys of their own, such as order.0.* to order.63.*, instead of Subjects. Each has a
 	// consumer: Durable with -0, -1 and so on.
 	Partitions []string
 	Batch      int // most messages of a batch, of each consumer (1)
@@ -41,9 +42,11 @@ type Config struct {
 
 // Source is a source.Source.
 type Source struct {
-	idle    []*consumer  // that nothing is asked of
-	answers chan fetched // has room for one of each consumer
-	failed  error        // of a consumer, while others had messages
+	consumers []*consumer
+	idle      []*consumer     // that receive nothing: at first, and after an error
+	within    context.Context // the others receive until it ends
+	received  chan received   // has room for what the server hands out before it is acknowledged
+	failed    error           // of a consumer, while others had messages
 }
 
 // New returns a source on a connection of the caller's, which should reconnect for ever (nats.MaxReconnects(-1)).
@@ -59,47 +62,51 @@ func New(js jetstream.JetStream, cfg Config) (*Source, error) {
 	if of.AckWait <= 0 {
 		of.AckWait = 30 * time.Second
 	}
-	s := &Source{answers: make(chan fetched, max(len(cfg.Partitions), 1))}
-	for i, subject := range cfg.Partitions {
-		of.Durable, of.FilterSubjects = fmt.Sprintf("%s-%d", cfg.Durable, i), []string{subject}
-		s.idle = append(s.idle, &consumer{js: js, stream: cfg.Stream, cfg: of})
+	s := &Source{}
+	for i := range max(len(cfg.Partitions), 1) {
+		if len(cfg.Partitions) > 0 {
+			of.Durable, of.FilterSubjects = fmt.Sprintf("%s-%d", cfg.Durable, i), cfg.Partitions[i:i+1]
+		}
+		s.consumers = append(s.consumers, &consumer{js: js, stream: cfg.Stream, cfg: of})
 	}
-	if len(s.idle) == 0 {
-		s.idle = []*consumer{{js: js, stream: cfg.Stream, cfg: of}}
-	}
+	s.received = make(chan received, len(s.consumers)*of.MaxAckPending)
 	return s, nil
 }
 
-// Receive implements source.Source. The batch is what the consumers have soon; the others are waited for behind it.
+// Receive implements source.Source. The batch is what the consumers have soon.
 func (s *Source) Receive(ctx context.Context) (source.Batch, error) {
-	var received []jetstream.Msg
-	for len(received) == 0 {
+	if s.within == nil || s.within.Err() != nil {
+		s.within, s.idle = ctx, s.consumers
+	}
+	var batch []source.Message
+	var acks []func(context.Context) error
+	for len(batch) == 0 {
 		if err := cmp.Or(s.failed, ctx.Err()); err != nil {
 			s.failed = nil
 			return source.Batch{}, err
 		}
 		for _, c := range s.idle {
-			go func() { s.answers <- c.fetch(ctx) }() // ends when wait is over
+			go c.receive(s.within, s.received)
 		}
 		s.idle = nil
-		for _, f := range source.Gather(ctx, s.answers, cap(s.answers)) {
-			s.idle, received = append(s.idle, f.of), append(received, f.messages...)
-			s.failed = errors.Join(s.failed, f.err)
+		for _, r := range source.Gather(ctx, s.received, cap(s.received)) {
+			if r.err != nil {
+				s.idle, s.failed = append(s.idle, r.by), r.err
+				continue
+			}
+			m, err := message(r.message)
+			if err != nil {
+				return source.Batch{}, outbox.Permanent(err)
+			}
+			batch, acks = append(batch, m), append(acks, r.message.DoubleAck) // Ack alone may get lost
 		}
 	}
-	messages := make([]source.Message, len(received))
-	for i, m := range received {
-		var err error
-		if messages[i], err = message(m); err != nil {
-			return source.Batch{}, outbox.Permanent(err)
+	return source.Batch{Messages: batch, Ack: func(ctx context.Context) error {
+		var all errgroup.Group
+		for _, ack := range acks {
+			all.Go(func() error { return ack(ctx) })
 		}
-	}
-	return source.Batch{Messages: messages, Ack: func(ctx context.Context) error {
-		var acks errgroup.Group
-		for _, m := range received {
-			acks.Go(func() error { return m.DoubleAck(ctx) }) // Ack alone may get lost
-		}
-		return acks.Wait()
+		return all.Wait()
 	}}, nil
 }
 
@@ -108,50 +115,49 @@ type consumer struct {
 	js     jetstream.JetStream
 	stream string
 	cfg    jetstream.ConsumerConfig
-	made   jetstream.Consumer // nil: to be made
 }
 
-// fetched is what a consumer had.
-type fetched struct {
-	of       *consumer
-	messages []jetstream.Msg
-	err      error
+// received is a message, or why a consumer receives nothing more.
+type received struct {
+	by      *consumer
+	message jetstream.Msg
+	err     error
 }
 
-// wait is how long a request for messages waits at the server.
-const wait = 2 * time.Second
+// asked is how many messages a request to the server is for, at least. It bounds the copies of one message that wait
+// here while the database is away.
+const asked = 10
 
-// fetch asks for messages until it gets a batch of them. It is empty at the end of ctx.
-func (c *consumer) fetch(ctx context.Context) fetched {
-	for ctx.Err() == nil {
-		received, err := c.once(ctx)
-		if len(received) > 0 || err != nil && ctx.Err() == nil {
-			return fetched{c, received, err}
+const heartbeat = 5 * time.Second // of the server, while it has no message
+
+// receive makes the consumer, and has messages come until ctx ends or it fails: it may have been deleted.
+func (c *consumer) receive(ctx context.Context, to chan<- received) {
+	put := func(r received) {
+		select {
+		case to <- r:
+		case <-ctx.Done():
 		}
 	}
-	return fetched{of: c}
-}
-
-func (c *consumer) once(ctx context.Context) (received []jetstream.Msg, err error) {
-	if c.made == nil {
-		if c.made, err = c.js.CreateOrUpdateConsumer(ctx, c.stream, c.cfg); err != nil {
-			return nil, fmt.Errorf("make consumer %s: %w", c.cfg.Durable, err)
-		}
+	asking, stop := context.WithCancel(ctx)
+	var once sync.Once
+	fail := func(err error) {
+		once.Do(func() {
+			stop()
+			put(received{by: c, err: fmt.Errorf("receive by consumer %s: %w", c.cfg.Durable, err)})
+		})
 	}
-	limited, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	batch, err := c.made.Fetch(c.cfg.MaxAckPending, jetstream.FetchContext(limited))
+	var consuming jetstream.ConsumeContext
+	made, err := c.js.CreateOrUpdateConsumer(ctx, c.stream, c.cfg)
+	if err == nil {
+		consuming, err = made.Consume(func(m jetstream.Msg) { put(received{by: c, message: m}) },
+			jetstream.PullMaxMessages(max(asked, c.cfg.MaxAckPending)), jetstream.PullHeartbeat(heartbeat),
+			jetstream.ConsumeErrHandler(func(_ jetstream.ConsumeContext, err error) { fail(err) }))
+	}
 	if err != nil {
-		return nil, fmt.Errorf("fetch: %w", err)
+		fail(err)
+		return
 	}
-	for m := range batch.Messages() {
-		received = append(received, m)
-	}
-	if err := batch.Error(); err != nil && len(received) == 0 && !errors.Is(err, context.DeadlineExceeded) {
-		c.made = nil // it may have been deleted
-		return nil, fmt.Errorf("fetch: %w", err)
-	}
-	return received, nil
+	context.AfterFunc(asking, consuming.Stop)
 }
 
 func message(jm jetstream.Msg) (source.Message, error) {
