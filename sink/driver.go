@@ -35,6 +35,8 @@ type Driver struct {
 	Mask func(url string) string
 	// Plaintext returns the hosts of other machines that are reached without TLS. Nil has none.
 	Plaintext func(url string) []string
+	// Encrypted returns the addresses, host:port, where connections begin with TLS. Nil has none.
+	Encrypted func(url string) []string
 	// Hint names the remedy for an error of its sinks where the error's own text cannot know it; "" for one that is not
 	// its own.
 	Hint func(err error) string

@@ -5,8 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"maps"
-	"net"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -70,9 +68,6 @@ func sinkPlaintext(_ context.Context, x *Examination) (found []Finding, err erro
 	return found, nil
 }
 
-// encrypted are the schemes whose connections begin with TLS, and their ports.
-var encrypted = map[string]string{"rediss": "6379", "redisstreams": "6379", "amqps": "5671", "tls": "4222"}
-
 func certificateEnds(ctx context.Context, x *Examination) (found []Finding, err error) {
 	look := func(about string, ends time.Time) {
 		left := ends.Sub(x.Now())
@@ -99,25 +94,21 @@ func certificateEnds(ctx context.Context, x *Examination) (found []Finding, err 
 		}
 	}
 	for _, s := range x.Config.AllSinks() {
-		u, bad := url.Parse(s.URL)
-		if bad != nil || encrypted[u.Scheme] == "" {
+		if s.Driver.Encrypted == nil {
 			continue
 		}
-		port := u.Port()
-		if port == "" {
-			port = encrypted[u.Scheme]
+		for _, address := range s.Driver.Encrypted(s.URL) {
+			// What the server shows is looked at, whoever has signed it: whether it is trusted, connecting tells.
+			dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
+			conn, failed := dialer.DialContext(ctx, "tcp", address)
+			if failed != nil {
+				continue // OBX-023 says so
+			}
+			if shown := conn.(*tls.Conn).ConnectionState().PeerCertificates; len(shown) > 0 {
+				look("sink "+s.Name, shown[0].NotAfter)
+			}
+			_ = conn.Close() // nothing was sent
 		}
-		// What the server shows is looked at, whoever has signed it: whether it is trusted, connecting tells.
-		dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true,
-			ServerName: u.Hostname()}} //nolint:gosec // see above
-		conn, failed := dialer.DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
-		if failed != nil {
-			continue // OBX-023 says so
-		}
-		if shown := conn.(*tls.Conn).ConnectionState().PeerCertificates; len(shown) > 0 {
-			look("sink "+s.Name, shown[0].NotAfter)
-		}
-		_ = conn.Close() // nothing was sent
 	}
 	return found, nil
 }

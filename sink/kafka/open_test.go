@@ -41,7 +41,8 @@ func TestURLs(t *testing.T) {
 			"kafka://broker": "broker", "kafka://u:p@10.0.0.7:9092": "10.0.0.7", "kafka://a:1,localhost:2,b:3": "a b",
 			"kafka://127.0.0.1": "", "kafka://[::1]:9092": "", "kafkas://broker": "",
 		},
-		Mask: map[string]string{"kafkas://u:hunter2@h1,h2?transactional_id=x": "kafkas://h1,h2"},
+		Encrypted: map[string]string{"kafkas://u:p@a,b:1": "a:9092 b:1", "kafka://a": ""},
+		Mask:      map[string]string{"kafkas://u:hunter2@h1,h2?transactional_id=x": "kafkas://h1,h2"},
 	}.Test(t, Driver())
 }
 

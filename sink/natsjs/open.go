@@ -29,6 +29,7 @@ func Driver() sink.Driver {
 			return err
 		},
 		// A server that demands TLS gets it from a nats:// URL too, but nobody who stands between would.
+		// Not Encrypted: a server greets before TLS begins.
 		Plaintext: family.Plaintext, Hint: hint,
 	}
 }

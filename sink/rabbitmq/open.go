@@ -29,7 +29,7 @@ func Driver() sink.Driver {
 			_, err := parse(url, &Config{})
 			return err
 		},
-		Plaintext: family.Plaintext, Hint: hint,
+		Plaintext: family.Plaintext, Encrypted: family.Encrypted, Hint: hint,
 	}
 }
 

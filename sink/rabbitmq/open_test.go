@@ -62,7 +62,8 @@ func TestURLs(t *testing.T) {
 			"amqp://a:1,localhost:2,b:3/": "a b", "amqp://127.0.0.1": "", "amqp://localhost": "",
 			"amqp://[::1]:5672/v": "", "amqps://mq": "",
 		},
-		Mask: map[string]string{"amqp://u:hunter2@h:5672/v?declare=quorum": "amqp://h:5672/v"},
+		Encrypted: map[string]string{"amqps://a/v": "a:5671", "amqp://a": ""},
+		Mask:      map[string]string{"amqp://u:hunter2@h:5672/v?declare=quorum": "amqp://h:5672/v"},
 	}.Test(t, Driver())
 }
 

@@ -27,7 +27,7 @@ func Driver() sink.Driver {
 			_, err := urls.Parse(url)
 			return err
 		},
-		Plaintext: urls.Plaintext, Hint: redisscript.Hint,
+		Plaintext: urls.Plaintext, Encrypted: urls.Encrypted, Hint: redisscript.Hint,
 		Subscribe: func(url string, o sink.Options) (sink.Subscriber, error) {
 			logging.Disable()
 			return OpenListener(url, ListenerConfig{Logger: o.Logger})

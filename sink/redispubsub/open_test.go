@@ -34,6 +34,7 @@ func TestURLs(t *testing.T) {
 			"redis://a:1,localhost:2,b:3/0": "a b", "redis://127.0.0.1:6379": "", "redis://localhost": "",
 			"redis://[::1]:6379/0?db=1": "", "rediss://cache:6379": "", "unix:///run/redis.sock": "",
 		},
+		Encrypted: map[string]string{"rediss://a": "a:6379", "redis://a": "", "unix:///run/redis.sock": ""},
 	}.Test(t, Driver())
 }
 

@@ -32,7 +32,7 @@ func Driver() sink.Driver {
 			_, err := parse(url, &cfg)
 			return errors.Join(err, cfg.check())
 		},
-		Plaintext: urls.Plaintext, Hint: redisscript.Hint,
+		Plaintext: urls.Plaintext, Encrypted: urls.Encrypted, Hint: redisscript.Hint,
 	}
 }
 

@@ -31,6 +31,9 @@ func TestURLs(t *testing.T) {
 		Plaintext: map[string]string{
 			"redis+stream://u:p@a:1,localhost:2,b:3": "a b", "rediss+stream://a:1": "",
 		},
+		Encrypted: map[string]string{
+			"rediss+stream://u:p@a,b:1?create=true": "a:6379 b:1", "redis+stream://a": "", "rediss://a": "",
+		},
 		Mask: map[string]string{
 			"redis+stream://u:hunter2@h:1?create=true":  "redis+stream://h:1",
 			"unix+stream:///run/redis.sock?create=true": "unix+stream:///run/redis.sock",

@@ -105,6 +105,15 @@ func (k Kind) Plaintext(text string) []string {
 	return sinkurl.Elsewhere(parts.Hosts)
 }
 
+// Encrypted returns the addresses where connections begin with TLS.
+func (k Kind) Encrypted(text string) []string {
+	text, _, _ = strings.Cut(text, "?") // the options may be the sink's own
+	if s, err := k.Parse(text); err == nil && s.Options.TLSConfig != nil {
+		return s.Hosts
+	}
+	return nil
+}
+
 // Hint names the remedy for an error of a sink on Redis; "" for one that is not its own.
 func Hint(err error) string {
 	switch {

@@ -111,6 +111,15 @@ func (f *Family) Plaintext(text string) []string {
 	return Elsewhere(u.Hosts)
 }
 
+// Encrypted returns the addresses of a URL where connections begin with TLS.
+func (f *Family) Encrypted(text string) []string {
+	u, err := f.Parse(text)
+	if err != nil || !u.Secure {
+		return nil
+	}
+	return u.Hosts
+}
+
 // Failed classes an error of connecting. Waiting cures no refusal, which only the sink recognises, nor a certificate
 // that nobody vouches for.
 func Failed(err error, refused bool) error {

@@ -173,7 +173,7 @@ var provoked = map[string]provocation{
 	},
 	"OBX-026": func(p *patient) (string, func()) {
 		address, ends := certified(p.T, 48*time.Hour), p.limits.Ends
-		cured := p.set("OUTBOX_SINK=rediss://" + address)
+		cured := p.set("OUTBOX_SINK=rediss+stream://" + address)
 		return "the certificate of sink default ends in", func() {
 			p.limits.Ends = time.Hour
 			p.well()

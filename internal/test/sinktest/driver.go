@@ -14,6 +14,7 @@ import (
 type URLs struct {
 	Check     map[string]string // "" finds nothing wrong
 	Plaintext map[string]string // hosts, with a space between
+	Encrypted map[string]string // addresses, likewise
 	Mask      map[string]string
 }
 
@@ -37,6 +38,11 @@ func (u URLs) Test(t *testing.T, d sink.Driver) {
 	for url, want := range u.Plaintext {
 		if got := strings.Join(d.Plaintext(url), " "); got != want {
 			t.Errorf("%s: without TLS are %q, want %q", url, got, want)
+		}
+	}
+	for url, want := range u.Encrypted {
+		if got := strings.Join(d.Encrypted(url), " "); got != want {
+			t.Errorf("%s: with TLS are %q, want %q", url, got, want)
 		}
 	}
 	for url, want := range u.Mask {
