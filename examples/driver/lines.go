@@ -2,7 +2,9 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,7 +32,12 @@ func linesDriver() sink.Driver {
 				return nil, fmt.Errorf("open lines: %w", err) // of no class: a folder that is not there does not come by itself
 			}
 			publish := func(_ context.Context, d outbox.Delivery) error {
-				_, err := f.Write(append(d.AppendMessage(nil, outbox.CloudEvent), '\n'))
+				var line bytes.Buffer
+				if err := json.Compact(&line, d.AppendMessage(nil, outbox.CloudEvent)); err != nil {
+					return outbox.Permanent(err)
+				}
+				line.WriteByte('\n') // a payload may have had some
+				_, err := f.Write(line.Bytes())
 				return err
 			}
 			return lines{outbox.SinkFunc(publish), f}, nil

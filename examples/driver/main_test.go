@@ -80,12 +80,12 @@ func TestEveryCommandKnowsTheSink(t *testing.T) {
 	if _, err := notice.Read(make([]byte, 1)); err != nil { // it says so when it listens
 		t.Fatal(err)
 	}
-	run(`{"total": 12}`, "", "write", "--topic", "order.placed", "--key", "42")
+	run("{\"total\":\n 12}", "", "write", "--topic", "order.placed", "--key", "42")
 	run("", "lines:"+file, "sinks")
 	for _, name := range []string{file, seen} {
 		for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 			text, err := os.ReadFile(name)
-			if err == nil && strings.Contains(string(text), "order.placed") {
+			if err == nil && strings.Contains(string(text), `{"total":12}`) {
 				break
 			}
 			if time.Since(start) > patience {

@@ -18,7 +18,7 @@ type URLs struct {
 	Mask      map[string]string
 }
 
-// Test asks a driver.
+// Test asks a driver that has each function of which it is asked.
 func (u URLs) Test(t *testing.T, d sink.Driver) {
 	t.Helper()
 	registry, err := sinks.NewRegistry(d)
@@ -58,8 +58,8 @@ type Opening struct {
 	Hint         string
 }
 
-// Opens opens sinks. The class of an error says whether to wait, the hint what to do, and no error of the chain has a
-// piece of a password: hunter, or 65432 in its place.
+// Opens opens sinks of a driver that has a Hint. The class of an error says whether to wait, the hint what to do, and
+// no error of the chain has a piece of a password: hunter, or 65432 in its place.
 func Opens(t *testing.T, d sink.Driver, urls map[string]Opening) {
 	t.Helper()
 	for url, want := range urls {
