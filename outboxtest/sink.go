@@ -39,12 +39,14 @@ type SinkHarness struct {
 	// with SinkFeatures.Headers.
 	Binary outbox.Sink
 	// Listen makes a destination that nobody else uses. It delivers the messages that arrive there from now on until the
-	// test ends, in one order (of a partitioned topic: make one partition).
+	// test ends, in one order (of a partitioned topic: make one partition). Of a place that is one for all, such as a
+	// file, the test's sink writes the destination beside each message.
 	Listen func(t *testing.T) (destination string, messages <-chan Arrived)
 	// Stored returns the first n messages that the broker holds of a destination of Listen, in their order. Required
 	// with SinkFeatures.Durable.
 	Stored func(t *testing.T, destination string, n int) []Arrived
-	// Restart kills the broker and starts it again with what it had stored. Required with SinkFeatures.Durable.
+	// Restart kills the broker and starts it again with what it had stored. Required with SinkFeatures.Durable; where
+	// nothing runs it does nothing.
 	Restart func(t *testing.T)
 	// Refusing is a destination that refuses every message for a reason of its own (no such topic, not permitted), or
 	// "" if there is no such thing.
