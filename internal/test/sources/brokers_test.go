@@ -107,7 +107,7 @@ func openConsumer(address string, cfg natsjs.Config) (opened, error) {
 }
 
 // partitions are subjects that a stream spreads keys over.
-const partitions = 64
+const partitions = 128
 
 func natsPartitions(t *testing.T) broker {
 	b := natsBroker(t)
