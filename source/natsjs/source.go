@@ -86,7 +86,7 @@ func (s *Source) Receive(ctx context.Context) (source.Batch, error) {
 			return source.Batch{}, err
 		}
 		for _, c := range s.idle {
-			go c.receive(s.within, s.received)
+			go c.receive(s.within, s.received) // ends once messages come, or it has failed
 		}
 		s.idle = nil
 		for _, r := range source.Gather(ctx, s.received, cap(s.received)) {
