@@ -41,7 +41,8 @@ func remembers(ctx context.Context, _ *servers, o options, found *figures) (err 
 	defer db.Close()
 	for _, statement := range []string{
 		"CREATE TABLE effects (n BIGINT)",
-		"ALTER TABLE outbox_inbox_1 DROP CONSTRAINT outbox_inbox_1_pkey", // an index of all that is there is made sooner
+		// An index is made sooner once all that it is of is there.
+		"ALTER TABLE outbox_inbox_1 DROP CONSTRAINT outbox_inbox_1_pkey",
 		fmt.Sprintf(`INSERT INTO outbox_inbox_1 (key, payload, at)
 			SELECT gen_random_uuid(), gen_random_uuid(), now() - interval '1 hour' FROM generate_series(1, %d)`, o.delivered),
 		"ALTER TABLE outbox_inbox_1 ADD PRIMARY KEY (key)", "VACUUM ANALYZE outbox_inbox_1", "CHECKPOINT",

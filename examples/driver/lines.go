@@ -32,11 +32,11 @@ func linesDriver() sink.Driver {
 				return nil, fmt.Errorf("open lines: %w", err) // of no class: a folder that is not there does not come by itself
 			}
 			publish := func(_ context.Context, d outbox.Delivery) error {
-				var line bytes.Buffer
+				var line bytes.Buffer // a payload may have line breaks
 				if err := json.Compact(&line, d.AppendMessage(nil, outbox.CloudEvent)); err != nil {
 					return outbox.Permanent(err)
 				}
-				line.WriteByte('\n') // a payload may have had some
+				line.WriteByte('\n')
 				_, err := f.Write(line.Bytes())
 				return err
 			}
