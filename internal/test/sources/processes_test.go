@@ -108,14 +108,19 @@ func receive(ctx context.Context, _ *postgres.DB, pool *pgxpool.Pool) error {
 		return err
 	}
 	defer from.close()
-	return source.Run(ctx, &struck{from.Source, pool}, postgres.Transactions(pool), w.Write,
-		source.Config{Name: "orders"})
+	counting := &struck{Source: from.Source, pool: pool}
+	write := func(ctx context.Context, tx pgx.Tx, events ...outbox.Event) error {
+		counting.written = len(events)
+		return w.Write(ctx, tx, events...)
+	}
+	return source.Run(ctx, counting, postgres.Transactions(pool), write, source.Config{Name: "orders"})
 }
 
-// struck counts what comes, and kills its process between a commit and the acknowledgement.
+// struck counts what has come again, and kills its process between a commit and the acknowledgement.
 type struck struct {
 	source.Source
-	pool *pgxpool.Pool
+	pool    *pgxpool.Pool
+	written int // of the last batch
 }
 
 func (s *struck) Receive(ctx context.Context) (source.Batch, error) {
@@ -123,17 +128,15 @@ func (s *struck) Receive(ctx context.Context) (source.Batch, error) {
 	if err != nil {
 		return batch, err
 	}
-	for ctx.Err() == nil { // while the database is away, as source.Run
-		if _, err := s.pool.Exec(ctx, "INSERT INTO received (messages) VALUES ($1)", len(batch.Messages)); err == nil {
-			break
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+	s.written = 0
 	ack := batch.Ack
 	batch.Ack = func(ctx context.Context) error {
 		if dies.Load() {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			select {}
+		}
+		if copies := len(batch.Messages) - s.written; copies > 0 { // a database that is away may forget some
+			_, _ = s.pool.Exec(ctx, "INSERT INTO again (messages) VALUES ($1)", copies)
 		}
 		return ack(ctx)
 	}
