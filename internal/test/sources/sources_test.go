@@ -365,7 +365,7 @@ func run(t *testing.T, settings ...string) *process {
 	program, err := os.Executable()
 	must(t, err)
 	p := &process{cmd: exec.Command(program), done: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), settings...)
+	p.cmd.Env = append(append(os.Environ(), "GOGC=400"), settings...) // heaps of 4 MB are collected without end
 	said := new(bytes.Buffer)
 	p.cmd.Stderr = said
 	p.stdin, err = p.cmd.StdinPipe() // ends with this process, however that ends
