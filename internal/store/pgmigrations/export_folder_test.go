@@ -182,6 +182,24 @@ func TestExportContinuesAFolder(t *testing.T) {
 	}
 }
 
+// The folder of the example has the steps as they are today.
+func TestExportIsTheFolderOfTheExample(t *testing.T) {
+	t.Parallel()
+	const own = "1_orders.up.sql"
+	example, dir := contents(t, "../../../examples/encore/orders/migrations"), t.TempDir()
+	put(t, dir, own, example[own])
+	exported(t, dir, pgmigrations.Encore, "core")
+	now := contents(t, dir)
+	if !slices.Equal(slices.Sorted(maps.Keys(now)), slices.Sorted(maps.Keys(example))) {
+		t.Errorf("the example has other files than are written: %v", slices.Sorted(maps.Keys(now)))
+	}
+	for name, text := range now {
+		if example[name] != text {
+			t.Errorf("%s is not what is written", name)
+		}
+	}
+}
+
 func TestExportRefusesWhatItCannotWrite(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -20,23 +20,24 @@ DO $do$
 DECLARE
     path     TEXT   := pg_catalog.current_setting('search_path');
     schemas  NAME[] := pg_catalog.current_schemas(false);
+    near     OID[];
     above    BOOLEAN;
     stranger RECORD;
 BEGIN
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
     SELECT rolsuper INTO above FROM pg_roles WHERE rolname = current_user;
+    near := ARRAY(SELECT oid FROM pg_namespace WHERE nspname = ANY (schemas) AND nspname <> 'pg_catalog');
     IF above THEN
         LOCK TABLE pg_proc, pg_operator IN SHARE ROW EXCLUSIVE MODE;
     END IF;
     SELECT s.kind, s.what, r.rolname AS owner INTO stranger
-      FROM (SELECT 'function' AS kind, p.oid::regprocedure::text AS what, p.proowner AS owner, p.pronamespace AS schema FROM pg_proc p
-             WHERE EXISTS (SELECT FROM pg_proc b WHERE b.proname = p.proname AND b.pronamespace = 'pg_catalog'::regnamespace)
+      FROM (SELECT 'function' AS kind, p.oid::regprocedure::text AS what, p.proowner AS owner FROM pg_proc p
+             WHERE p.pronamespace = ANY (near)
+               AND EXISTS (SELECT FROM pg_proc b WHERE b.proname = p.proname AND b.pronamespace = 'pg_catalog'::regnamespace)
             UNION ALL
-            SELECT 'operator', o.oid::regoperator::text, o.oprowner, o.oprnamespace FROM pg_operator o) s
+            SELECT 'operator', o.oid::regoperator::text, o.oprowner FROM pg_operator o WHERE o.oprnamespace = ANY (near)) s
       JOIN pg_roles r ON r.oid = s.owner
-      JOIN pg_namespace n ON n.oid = s.schema
-     WHERE n.nspname = ANY (schemas) AND n.nspname <> 'pg_catalog'
-       AND NOT r.rolsuper AND (above OR NOT pg_has_role(current_user, r.oid, 'MEMBER'))
+     WHERE NOT r.rolsuper AND (above OR NOT pg_has_role(current_user, r.oid, 'MEMBER'))
      ORDER BY 1, 2 LIMIT 1;
     PERFORM set_config('search_path', path, true);
     IF stranger IS NOT NULL THEN

@@ -42,7 +42,7 @@ CREATE TABLE IF NOT EXISTS outbox_tokens (
     id         TEXT        PRIMARY KEY CHECK (id ~ '^[a-z2-7]{12}$'),
     name       TEXT        NOT NULL DEFAULT '',
     tenant_id  VARCHAR(64) NOT NULL,   -- ADR-004's: the namespace of the application
-    scopes     TEXT[]      NOT NULL CHECK (cardinality(scopes) > 0 AND scopes <@ ARRAY['read', 'write', 'operate']),
+    scopes     TEXT[]      NOT NULL CHECK (cardinality(scopes) > 0 AND scopes <@ ARRAY['read', 'write', 'operate', 'consume', 'admin:read', 'admin:write']),
     sha256     BYTEA       NOT NULL CHECK (octet_length(sha256) = 32),
     created_at TIMESTAMPTZ NOT NULL DEFAULT now(),
     expires_at TIMESTAMPTZ,            -- NULL: never
@@ -54,7 +54,7 @@ CREATE TABLE IF NOT EXISTS outbox_tokens (
 CREATE TABLE IF NOT EXISTS outbox_tickets (
     sha256     BYTEA       PRIMARY KEY CHECK (octet_length(sha256) = 32),
     token_id   TEXT        NOT NULL REFERENCES outbox_tokens (id) ON DELETE CASCADE,
-    scopes     TEXT[]      NOT NULL CHECK (cardinality(scopes) > 0 AND scopes <@ ARRAY['read', 'write', 'operate']),
+    scopes     TEXT[]      NOT NULL CHECK (cardinality(scopes) > 0 AND scopes <@ ARRAY['read', 'write', 'operate', 'consume', 'admin:read', 'admin:write']),
     created_at TIMESTAMPTZ NOT NULL DEFAULT now(),
     expires_at TIMESTAMPTZ NOT NULL CHECK (expires_at <= created_at + interval '1 minute')
 );
