@@ -285,13 +285,10 @@ func (f *fanout) late(*worker, []outbox.Delivery, []outbox.Result) {}
 
 // settled tells the relays of the sinks that something is there for them.
 func (f *fanout) settled(outcomes []outbox.Outcome) {
-	woken := map[string]bool{}
 	for i := range outcomes {
 		for _, o := range outcomes[i].Owed {
-			if !woken[o.Sink] {
-				woken[o.Sink] = true
-				f.outlets[o.Sink].owed.wake()
-			}
+			workers := f.outlets[o.Sink].owed.workers
+			signal(workers[int(outcomes[i].Record.Lane)%len(workers)].woken)
 		}
 	}
 }
