@@ -94,3 +94,14 @@ func TestRoutesAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// What is owed wakes the worker that has its lane, and no other.
+func TestOwedWakesTheWorkerOfItsLane(t *testing.T) {
+	owed := &tableRelay{workers: []*worker{{woken: make(chan struct{}, 1)}, {woken: make(chan struct{}, 1)}}}
+	f := fanout{outlets: map[string]*outlet{"slow": {owed: owed}}}
+	f.settled([]outbox.Outcome{{Record: &outbox.Record{Lane: 4}},
+		{Record: &outbox.Record{Lane: 5}, Owed: []outbox.Owed{{Sink: "slow"}}}})
+	if even, odd := len(owed.workers[0].woken), len(owed.workers[1].woken); even != 0 || odd != 1 {
+		t.Errorf("woken: %d of the even lanes, %d of the odd", even, odd)
+	}
+}
