@@ -73,6 +73,10 @@ const (
 	maxWaitingRest  = 200 * time.Millisecond
 )
 
+// What a sink owes stands behind a failing head for long, and most claims of it find nothing. The next one is not made
+// before so many times as long as that took, if nothing wakes the worker.
+const lullsPerEmpty = 10
+
 const maxPatience = 3 // doublings of a claim's time
 
 // After a claim that the server ended for a limit of its own (statement_timeout), more patience changes nothing. The
@@ -99,6 +103,8 @@ type pacer struct {
 	outage  int           // the last one of the sink whose backlog this worker has drained
 	rest    time.Duration // before the next claim: the last walked over what it was to leave out
 	most    int           // that the next claim may bring, for a sink that gets through less; 0: no less
+	lulls   time.Duration // lullsPerEmpty, of what is owed
+	lull    time.Duration // before the next claim, if nothing wakes: the last found nothing
 
 	patience  int // how often the last claims in a row have run out of time
 	modesty   int // by how many bits the next claim asks for less because of that
@@ -174,7 +180,10 @@ func (p *pacer) failed(err error, ended bool) {
 
 // answered learns from a claim within limit that brought so many records, while some waited in the worker.
 func (p *pacer) answered(limit outbox.ClaimLimit, waiting, records int, took time.Duration) {
-	p.patience, p.rest = 0, 0
+	p.patience, p.rest, p.lull = 0, 0, 0
+	if records == 0 {
+		p.lull = min(p.lulls*took, maxWaitingRest)
+	}
 	switch paused := restsPerPaused * took; {
 	case limit.Paused.Parts() && records == 0 && paused > maxWaitingRest:
 		p.rest = min(paused, maxPausedRest)

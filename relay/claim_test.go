@@ -75,6 +75,28 @@ func TestClaimRests(t *testing.T) {
 	}
 }
 
+// What a sink owes is asked for again later where nothing was found, by what that has cost; others at once.
+func TestEmptyClaimLulls(t *testing.T) {
+	t.Parallel()
+	owed, others := newPacer(), newPacer()
+	owed.lulls = lullsPerEmpty
+	for _, c := range []struct {
+		records    int
+		took, want time.Duration
+	}{
+		{0, 6 * time.Millisecond, 60 * time.Millisecond},
+		{1, 6 * time.Millisecond, 0},
+		{0, time.Second, maxWaitingRest},
+	} {
+		for _, p := range []*pacer{&owed, &others} {
+			p.answered(outbox.ClaimLimit{Records: 100}, 0, c.records, c.took)
+		}
+		if owed.lull != c.want || others.lull != 0 {
+			t.Errorf("%d records in %v: %v, want %v; of another table %v", c.records, c.took, owed.lull, c.want, others.lull)
+		}
+	}
+}
+
 // A claim brings what a sink gets through, of keys enough; all that it can where one key is all that holds the sink up;
 // and all there is once the sink gets through what it asked for.
 func TestClaimOfASlowSinkIsSmall(t *testing.T) {

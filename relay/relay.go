@@ -298,9 +298,6 @@ func (r *Relay) openRouted(ctx context.Context, opened *serving, t Table, store 
 	return nil
 }
 
-// pollsOwed is how many claims of what is owed there are at most in PollMax, where nothing wakes.
-const pollsOwed = 4
-
 // openOwed opens what a sink owes of a table, which is named as its lanes are leased. t is the table, if it is served.
 func (r *Relay) openOwed(ctx context.Context, opened *serving, t Table, of, sink string) (*tableRelay, error) {
 	removes := t.Layout.Settle.Removes() || !t.Layout.KeepsState()
@@ -315,11 +312,12 @@ func (r *Relay) openOwed(ctx context.Context, opened *serving, t Table, of, sink
 		return nil, err
 	}
 	s := opened.sink(sink, r.sinks)
-	cfg := r.cfg // each claim walks over what stands behind a failing head; what is new wakes
-	cfg.PollMin = max(cfg.PollMin, cfg.PollMax/pollsOwed)
-	one, err := newTableRelay(store, s.sink, tableConfig{cfg, t, s.breaker}, direct{})
+	one, err := newTableRelay(store, s.sink, tableConfig{r.cfg, t, s.breaker}, direct{})
 	if err != nil {
 		return nil, err
+	}
+	for _, w := range one.workers {
+		w.pacer.lulls = lullsPerEmpty
 	}
 	opened.tables = append(opened.tables, one)
 	return one, nil

@@ -196,7 +196,7 @@ func (w *worker) sleepAfter(ctx context.Context, t *turn, claimed int) {
 	case w.pacer.rest > w.idle:
 		w.sleep(ctx, w.pacer.rest, false)
 	default:
-		woken = w.sleep(ctx, w.idle, true)
+		woken = w.sleep(ctx, max(w.idle, w.pacer.lull), true)
 	}
 	switch {
 	case woken:

@@ -110,10 +110,11 @@ func routesChanged(w *world) int {
 	command("pause", "--table", w.table, "--to", "default", "--reason", "a test")
 	w.eventually("the sink owes some", `SELECT count(*) > 50 FROM outbox_deliveries WHERE status = 'pending' AND sink = 'default'`)
 	routed.terminate(w.t)
-	owed := w.number(`SELECT count(*) FROM outbox_deliveries WHERE status = 'pending'`)
+	owed := w.number(`SELECT count(*) FROM outbox_deliveries WHERE status = 'pending' AND sink = 'default'`)
 	w.relay(nil)
 	command("resume", "--table", w.table, "--to", "default")
-	w.eventually("nothing is owed", `SELECT count(*) = 0 FROM outbox_deliveries WHERE status = 'pending'`)
+	// What the other sink was too slow to take is owed on: nobody serves it.
+	w.eventually("nothing is owed", `SELECT count(*) = 0 FROM outbox_deliveries WHERE status = 'pending' AND sink = 'default'`)
 	w.healed(takeOver)
 	return owed
 }

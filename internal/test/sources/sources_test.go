@@ -40,7 +40,7 @@ const (
 )
 
 // keys are so many of each producer; the first one of all fails for a while.
-func keys() int { return max(10, *rate/20) }
+func keys() int { return max(10, *rate/10) }
 
 // broker is a server that can be killed.
 type broker struct {
@@ -92,6 +92,8 @@ func begin(t *testing.T, name string, b broker) *storm {
 		t.Cleanup(func() { _ = s.database.Stop() })
 		s.url = s.database.URL("postgres")
 		must(t, up(t.Context(), s.url))
+		_, err = pgmigrations.SwitchIndexes(t.Context(), s.url, pgmigrations.LeanIndexes, func(string) {})
+		must(t, err)
 	} else {
 		s.url = testenv.Prepared(t, "log", up)
 	}
@@ -365,7 +367,7 @@ func run(t *testing.T, settings ...string) *process {
 	program, err := os.Executable()
 	must(t, err)
 	p := &process{cmd: exec.Command(program), done: make(chan struct{})}
-	p.cmd.Env = append(append(os.Environ(), "GOGC=400"), settings...) // heaps of 4 MB are collected without end
+	p.cmd.Env = append(append(os.Environ(), "GOGC=400"), settings...) // six processes share few cores
 	said := new(bytes.Buffer)
 	p.cmd.Stderr = said
 	p.stdin, err = p.cmd.StdinPipe() // ends with this process, however that ends
