@@ -71,11 +71,8 @@ const (
 	maxPausedRest   = 5 * time.Second
 	restsPerWaiting = 3
 	maxWaitingRest  = 200 * time.Millisecond
+	lullsPerEmpty   = 10 // of what a sink owes: behind a failing head most claims find nothing; a wake ends a lull
 )
-
-// What a sink owes stands behind a failing head for long, and most claims of it find nothing. The next one is not made
-// before so many times as long as that took, if nothing wakes the worker.
-const lullsPerEmpty = 10
 
 const maxPatience = 3 // doublings of a claim's time
 
