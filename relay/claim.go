@@ -100,7 +100,7 @@ type pacer struct {
 	outage  int           // the last one of the sink whose backlog this worker has drained
 	rest    time.Duration // before the next claim: the last walked over what it was to leave out
 	most    int           // that the next claim may bring, for a sink that gets through less; 0: no less
-	lulls   time.Duration // lullsPerEmpty, of what is owed
+	lulls   int           // lullsPerEmpty, of what is owed
 	lull    time.Duration // before the next claim, if nothing wakes: the last found nothing
 
 	patience  int // how often the last claims in a row have run out of time
@@ -179,7 +179,7 @@ func (p *pacer) failed(err error, ended bool) {
 func (p *pacer) answered(limit outbox.ClaimLimit, waiting, records int, took time.Duration) {
 	p.patience, p.rest, p.lull = 0, 0, 0
 	if records == 0 {
-		p.lull = min(p.lulls*took, maxWaitingRest)
+		p.lull = min(time.Duration(p.lulls)*took, maxWaitingRest)
 	}
 	switch paused := restsPerPaused * took; {
 	case limit.Paused.Parts() && records == 0 && paused > maxWaitingRest:
