@@ -92,7 +92,8 @@ func TestEmptyClaimLulls(t *testing.T) {
 			p.answered(outbox.ClaimLimit{Records: 100}, 0, c.records, c.took)
 		}
 		if owed.lull != c.want || others.lull != 0 {
-			t.Errorf("%d records in %v: %v, want %v; of another table %v", c.records, c.took, owed.lull, c.want, others.lull)
+			t.Errorf("%d records in %v: %v, want %v; of another table %v", c.records, c.took, owed.lull, c.want,
+				others.lull)
 		}
 	}
 }

@@ -288,7 +288,7 @@ func (f *fanout) settled(outcomes []outbox.Outcome) {
 	for i := range outcomes {
 		for _, o := range outcomes[i].Owed {
 			workers := f.outlets[o.Sink].owed.workers
-			signal(workers[int(outcomes[i].Record.Lane)%len(workers)].woken)
+			signal(workers[workerOf(outcomes[i].Record.Lane, len(workers))].woken)
 		}
 	}
 }

@@ -98,7 +98,7 @@ func (k *leaseKeeper) take(worker int) (lanes []outbox.Lane, until time.Time, ok
 		if k.pauses.Table {
 			break // as one that stands by
 		}
-		if int(l.Number)%k.cfg.workers == worker {
+		if workerOf(l.Number, k.cfg.workers) == worker {
 			lanes = append(lanes, l)
 		}
 	}
@@ -417,6 +417,9 @@ type call struct {
 	end   context.CancelFunc
 	lanes atomic.Pointer[[]outbox.Lane]
 }
+
+// workerOf is which of so many workers serves a lane.
+func workerOf(lane int16, workers int) int { return int(lane) % workers }
 
 // signal leaves a message in a channel of one, if there is none yet. It never blocks.
 func signal(c chan<- struct{}) {

@@ -114,7 +114,8 @@ func routesChanged(w *world) int {
 	w.relay(nil)
 	command("resume", "--table", w.table, "--to", "default")
 	// What the other sink was too slow to take is owed on: nobody serves it.
-	w.eventually("nothing is owed", `SELECT count(*) = 0 FROM outbox_deliveries WHERE status = 'pending' AND sink = 'default'`)
+	w.eventually("nothing is owed",
+		`SELECT count(*) = 0 FROM outbox_deliveries WHERE status = 'pending' AND sink = 'default'`)
 	w.healed(takeOver)
 	return owed
 }

@@ -184,10 +184,11 @@ func killedUnsettled(w *world) (struck int) {
 		rounds = 2
 	}
 	w.produce()
+	behind := func() bool { return w.acknowledged() > w.sent()+4*smallBatch }
 	for range rounds {
 		inFlight := 0
 		for try := 0; inFlight == 0 && try < 5; try++ { // one may die before anything has arrived
-			eventually(w.t, "a backlog of several batches", func() bool { return w.acknowledged() > w.sent()+4*smallBatch })
+			eventually(w.t, "a backlog of several batches", behind)
 			w.relay([]string{"OUTBOX_FAULT=after-publish:" + itoa(1+w.rng.IntN(4)) + ":kill"},
 				"--batch", itoa(smallBatch/2), "--lease-ttl", killTTL.String()).killed(w.t)
 			inFlight = w.unsettled()
