@@ -45,11 +45,14 @@ type Source struct {
 	consumers []*consumer
 	idle      []*consumer     // that receive nothing: at first, and after an error
 	within    context.Context // the others receive until it ends
+	receiving sync.WaitGroup  // the others
 	received  chan received   // has room for what the server hands out before it is acknowledged
+	held      []jetstream.Msg // the batch, until it is acknowledged
 	failed    error           // of a consumer, while others had messages
 }
 
-// New returns a source on a connection of the caller's, which should reconnect for ever (nats.MaxReconnects(-1)).
+// New returns a source on a connection of the caller's, which should reconnect for ever (nats.MaxReconnects(-1)). Close
+// it after source.Run, before the connection.
 func New(js jetstream.JetStream, cfg Config) (*Source, error) {
 	switch {
 	case cfg.Stream == "" || cfg.Durable == "":
@@ -79,14 +82,13 @@ func (s *Source) Receive(ctx context.Context) (source.Batch, error) {
 		s.within, s.idle = ctx, s.consumers
 	}
 	var batch []source.Message
-	var acks []func(context.Context) error
-	for len(batch) == 0 {
+	for s.held = nil; len(batch) == 0; {
 		if err := cmp.Or(s.failed, ctx.Err()); err != nil {
 			s.failed = nil
 			return source.Batch{}, err
 		}
 		for _, c := range s.idle {
-			go c.receive(s.within, s.received) // ends once messages come, or it has failed
+			s.receiving.Go(func() { c.receive(s.within, s.received) })
 		}
 		s.idle = nil
 		for _, r := range source.Gather(ctx, s.received, cap(s.received)) {
@@ -94,20 +96,43 @@ func (s *Source) Receive(ctx context.Context) (source.Batch, error) {
 				s.idle, s.failed = append(s.idle, r.by), r.err
 				continue
 			}
+			s.held = append(s.held, r.message)
 			m, err := message(r.message)
 			if err != nil {
 				return source.Batch{}, outbox.Permanent(err)
 			}
-			batch, acks = append(batch, m), append(acks, r.message.DoubleAck) // Ack alone may get lost
+			batch = append(batch, m)
 		}
 	}
 	return source.Batch{Messages: batch, Ack: func(ctx context.Context) error {
 		var all errgroup.Group
-		for _, ack := range acks {
-			all.Go(func() error { return ack(ctx) })
+		for _, m := range s.held {
+			all.Go(func() error { return m.DoubleAck(ctx) }) // Ack alone may get lost
 		}
+		s.held = nil
 		return all.Wait()
 	}}, nil
+}
+
+// Close gives what was received and not written to others at once, who get it after AckWait otherwise. It waits for the
+// end of the context that Receive had.
+func (s *Source) Close() {
+	s.receiving.Wait()
+	for {
+		select {
+		case r := <-s.received:
+			if r.err == nil {
+				s.held = append(s.held, r.message)
+			}
+			continue
+		default:
+		}
+		break
+	}
+	for _, m := range s.held {
+		_ = m.Nak() // one that is lost comes after AckWait
+	}
+	s.held = nil
 }
 
 // consumer is one of the server's.
@@ -134,6 +159,11 @@ const heartbeat = 5 * time.Second // of the server, while it has no message
 func (c *consumer) receive(ctx context.Context, to chan<- received) {
 	put := func(r received) {
 		select {
+		case to <- r: // there is room unless AckWait has passed
+			return
+		default:
+		}
+		select {
 		case to <- r:
 		case <-ctx.Done():
 		}
@@ -157,7 +187,9 @@ func (c *consumer) receive(ctx context.Context, to chan<- received) {
 		fail(err)
 		return
 	}
-	context.AfterFunc(asking, consuming.Stop)
+	<-asking.Done()
+	consuming.Stop()
+	<-consuming.Closed()
 }
 
 func message(jm jetstream.Msg) (source.Message, error) {

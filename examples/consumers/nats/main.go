@@ -41,5 +41,6 @@ func consume(ctx context.Context, databaseURL, natsURL string) error {
 	if err != nil {
 		return err
 	}
+	defer from.Close()
 	return shipping.Run(ctx, databaseURL, from)
 }

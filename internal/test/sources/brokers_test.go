@@ -103,7 +103,7 @@ func openConsumer(address string, cfg natsjs.Config) (opened, error) {
 	}
 	cfg.Stream, cfg.Durable, cfg.AckWait = "ORDERS", "billing", time.Second
 	s, err := natsjs.New(js, cfg)
-	return opened{s, conn.Close}, err
+	return opened{s, func() { s.Close(); conn.Close() }}, err
 }
 
 // partitions are subjects that a stream spreads keys over.

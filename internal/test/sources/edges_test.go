@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox"
@@ -72,6 +74,43 @@ func TestRedisEntries(t *testing.T) {
 	got = receive()
 	if len(got.Messages) != 2 || string(got.Messages[0].Body) != "3" || got.Messages[1].Problem == "" {
 		t.Fatalf("received %+v", got.Messages)
+	}
+}
+
+// What a consumer of NATS had received when it was stopped comes to another at once, and in its order.
+func TestNATSStops(t *testing.T) {
+	t.Parallel()
+	broker := natsPartitions(t)
+	conn, err := nats.Connect(broker.address)
+	must(t, err)
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn)
+	must(t, err)
+	for _, body := range []string{"1", "2"} {
+		_, err = js.Publish(t.Context(), "order.placed.a", []byte(body))
+		must(t, err)
+	}
+	receive := func(stopped bool) string {
+		s, err := natsjs.New(js, natsjs.Config{Stream: "ORDERS", Durable: "billing", Subjects: []string{"order.>"},
+			AckWait: time.Hour})
+		must(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+		defer s.Close()
+		defer cancel()
+		batch, err := s.Receive(ctx)
+		must(t, err)
+		if !stopped {
+			must(t, batch.Ack(ctx))
+		}
+		return string(batch.Messages[0].Body)
+	}
+	for _, want := range []struct {
+		body    string
+		stopped bool
+	}{{"1", true}, {"1", false}, {"2", true}, {"2", false}} {
+		if got := receive(want.stopped); got != want.body {
+			t.Fatalf("received %s, want %s", got, want.body)
+		}
 	}
 }
 
