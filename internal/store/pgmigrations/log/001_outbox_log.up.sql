@@ -68,4 +68,7 @@ CREATE UNLOGGED TABLE IF NOT EXISTS outbox_log_era (
 
 -- As on outbox_events (core/002_outbox_events), whose function it is.
 DROP TRIGGER IF EXISTS outbox_log_refuse ON outbox_log;
-CREATE TRIGGER outbox_log_refuse BEFORE INSERT ON outbox_log FOR EACH ROW EXECUTE FUNCTION outbox_events_refuse();
+CREATE TRIGGER outbox_log_refuse BEFORE INSERT ON outbox_log FOR EACH ROW
+    WHEN (NEW.event_topic::text = '' OR NEW.tenant_id::text = ''
+       OR NEW.destination_topics IS NOT NULL OR NEW.metadata IS NOT NULL)
+    EXECUTE FUNCTION outbox_events_refuse();
