@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -69,13 +70,24 @@ func remembering(deliveries []inbox.Delivery) (statement string, args []any, err
 		}
 		payloads = append(payloads, payload)
 	}
-	type texts struct{ IDs, Payloads, Windows string }
 	if len(deliveries) == 1 {
-		return cold.Statement(anyDriver{}, "inbox_once", texts{ids[0], payloads[0], windows[0]})
+		statement, err = rememberOne()
+		return statement, []any{ids[0], payloads[0], windows[0]}, err
 	}
 	same := func(text string) string { return text }
-	return cold.Statement(anyDriver{}, "inbox_remember",
-		texts{arrayOf(ids, same), arrayOf(payloads, same), arrayOf(windows, same)})
+	statement, err = rememberAll()
+	return statement, []any{arrayOf(ids, same), arrayOf(payloads, same), arrayOf(windows, same)}, err
+}
+
+// The statements that remember a delivery, and several. Each is filled in once: that was a fifteenth of what the
+// process of a group does for an event.
+var rememberOne, rememberAll = filled("inbox_once"), filled("inbox_remember")
+
+func filled(name string) func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
+		statement, _, err := cold.Statement(anyDriver{}, name, struct{ IDs, Payloads, Windows string }{})
+		return statement, err
+	})
 }
 
 // knownOf reads what a statement of remembering has found, and closes it.
