@@ -118,16 +118,10 @@ func (s *Source) Receive(ctx context.Context) (source.Batch, error) {
 // end of the context that Receive had.
 func (s *Source) Close() {
 	s.receiving.Wait()
-	for {
-		select {
-		case r := <-s.received:
-			if r.err == nil {
-				s.held = append(s.held, r.message)
-			}
-			continue
-		default:
+	for len(s.received) > 0 { // nobody else takes from it
+		if r := <-s.received; r.err == nil {
+			s.held = append(s.held, r.message)
 		}
-		break
 	}
 	for _, m := range s.held {
 		_ = m.Nak() // one that is lost comes after AckWait

@@ -79,9 +79,9 @@ CREATE INDEX IF NOT EXISTS idx_outbox_topic         ON outbox_events (event_topi
 
 -- An INSERT is told at once what the relay would make a dead letter of, or what would arrive as
 -- something else than it says. A trigger and no CHECK: a CHECK that is NOT VALID is asked at each UPDATE too, so a row
--- from before could neither be settled nor become a dead letter. Its WHEN spares nearly all rows the function, which
--- PL/pgSQL prepares anew in each transaction. The Go writer refuses all of it before.
--- Names are written out, so that nobody's operator or function is called.
+-- from before could neither be settled nor become a dead letter. Its WHEN spares nearly all rows the function, whose
+-- expressions PL/pgSQL prepares anew in each transaction. The Go writer refuses all of it before.
+-- The function's names are written out, so that nobody's operator is called; those of the WHEN are bound as it is made.
 CREATE OR REPLACE FUNCTION outbox_events_refuse() RETURNS trigger LANGUAGE plpgsql AS $fn$
 DECLARE
     rule    text;
