@@ -23,7 +23,7 @@ const (
 	maxRetryAfter = time.Hour
 	// lateWait is how long an event waits at least whose turn did not come, and maxLateWait at most: those of other
 	// endpoints are claimed meanwhile. Of an endpoint that answers all of its requests in time it is soonWait.
-	soonWait    = 200 * time.Millisecond
+	soonWait    = 50 * time.Millisecond
 	lateWait    = 2 * time.Second
 	maxLateWait = time.Minute
 )
