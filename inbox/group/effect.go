@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/outboxrelay/outbox"
@@ -17,57 +15,23 @@ var (
 	errHangs   = errors.New("the handler does not return")
 )
 
-// handle handles some tasks together and answers them.
-func (g *Group[Tx]) handle(ctx context.Context, h *handler[Tx], tasks []*task) {
-	leave, err := g.enter(ctx, h)
-	if err != nil {
-		for _, t := range tasks {
-			t.answer <- outbox.Result{Err: outbox.Unavailable(err)}
-		}
-		return
+// handle makes a call and answers its tasks.
+func (g *Group[Tx]) handle(c *call[Tx]) {
+	for _, t := range c.tasks {
+		t.begin()
 	}
-	for _, t := range tasks {
-		close(t.begun)
-	}
-	defer leave() // a handler that does not return keeps its place: there are never more of them than places
-	limited, cancel := context.WithTimeoutCause(ctx, h.Timeout, errTimeout)
+	limited, cancel := context.WithTimeoutCause(c.ctx, c.Timeout, errTimeout)
 	defer cancel()
-	var once sync.Once
-	answer := func(results []outbox.Result) {
-		once.Do(func() {
-			for i, t := range tasks {
-				t.answer <- g.judge(ctx, limited, results[i])
+	defer context.AfterFunc(limited, func() {
+		time.AfterFunc(grace, func() {
+			for _, t := range c.tasks {
+				t.answer(g.judge(c.ctx, limited, outbox.Result{Err: errHangs}))
 			}
 		})
+	})()
+	for i, r := range g.effects(limited, c.handler, c.tasks) {
+		c.tasks[i].answer(g.judge(c.ctx, limited, r))
 	}
-	stop := context.AfterFunc(limited, func() {
-		time.AfterFunc(grace, func() { answer(slices.Repeat([]outbox.Result{{Err: errHangs}}, len(tasks))) })
-	})
-	defer stop()
-	answer(g.effects(limited, h, tasks))
-}
-
-// enter waits until a handler may run, and returns what ends that.
-func (g *Group[Tx]) enter(ctx context.Context, h *handler[Tx]) (leave func(), err error) {
-	for _, places := range []chan struct{}{h.turns, g.slots} {
-		if places == nil {
-			continue
-		}
-		select {
-		case places <- struct{}{}:
-		case <-ctx.Done():
-			if places == g.slots && h.turns != nil {
-				<-h.turns
-			}
-			return nil, fmt.Errorf("wait for a handler's turn: %w", context.Cause(ctx))
-		}
-	}
-	return func() {
-		<-g.slots
-		if h.turns != nil {
-			<-h.turns
-		}
-	}, nil
 }
 
 // effects has the effects of some tasks in one transaction, and answers each. What fails in a batch is left out of a

@@ -91,7 +91,7 @@ type Group[Tx any] struct {
 	tx       inbox.Transactions[Tx]
 	in       *inbox.Inbox[Tx]
 	handlers map[string]*handler[Tx]
-	slots    chan struct{} // taken by the handlers that run
+	calls    *calls[Tx]
 	under    sync.WaitGroup
 
 	mu    sync.Mutex
@@ -111,7 +111,7 @@ func New[Tx any](db outbox.Database, tx inbox.Transactions[Tx], cfg Config) (*Gr
 	if db == nil {
 		problems = append(problems, errors.New("there is no database"))
 	}
-	g := &Group[Tx]{cfg: cfg, db: db, tx: tx, handlers: map[string]*handler[Tx]{}}
+	g := &Group[Tx]{cfg: cfg, db: db, tx: tx, handlers: map[string]*handler[Tx]{}, calls: newCalls[Tx]()}
 	kept := cfg.Relay.Retention.WithDefaults().After
 	if kept < 0 && cfg.Window == 0 {
 		problems = append(problems, errors.New("Window is required where the table keeps its rows for ever"))
@@ -122,7 +122,7 @@ func New[Tx any](db outbox.Database, tx inbox.Transactions[Tx], cfg Config) (*Gr
 	if err := errors.Join(append(problems, err)...); err != nil {
 		return nil, fmt.Errorf("configure group: %w", err)
 	}
-	g.in, g.slots = in, make(chan struct{}, cfg.Workers)
+	g.in = in
 	return g, nil
 }
 
@@ -165,7 +165,11 @@ func (g *Group[Tx]) Run(ctx context.Context) error {
 	sweeping, stop := context.WithCancel(ctx)
 	var background sync.WaitGroup
 	background.Go(func() { g.tx.Sweep(sweeping, g.in, g.warn("cannot forget old ids")) })
+	for range g.cfg.Workers {
+		g.under.Go(func() { g.calls.work(g.handle) })
+	}
 	err = r.Run(ctx)
+	g.calls.close()
 	stop()
 	background.Wait()
 	return errors.Join(err, g.left())
@@ -183,7 +187,7 @@ func (g *Group[Tx]) left() error {
 		return nil
 	case <-time.After(grace):
 		return fmt.Errorf("stop group %s: %d handlers do not return, although their contexts have ended", g.cfg.Name,
-			len(g.slots))
+			g.calls.underWay())
 	}
 }
 

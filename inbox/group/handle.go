@@ -45,10 +45,8 @@ func (f Failures) Error() string { return fmt.Sprintf("%d messages of the batch 
 type handler[Tx any] struct {
 	one  func(ctx context.Context, tx Tx, e outbox.Event, attempt int) error
 	many func(ctx context.Context, tx Tx, events []outbox.Event, attempts []int) error
-	// decodes tells whether the payload is what the handler takes.
-	decodes func(payload []byte) error
 	TypeConfig
-	turns chan struct{} // AtATime; nil: as many as the group has
+	running int // calls that have not returned
 }
 
 // Handle has f handle the events of a type; "*" is for all types that have no handler of their own. Call it before Run.
@@ -60,9 +58,12 @@ type handler[Tx any] struct {
 // another process may take the event over; what returns later is rolled back.
 func Handle[Tx, T any](g *Group[Tx], eventType string, f func(ctx context.Context, tx Tx, m Message[T]) error) {
 	g.add(eventType, &handler[Tx]{
-		decodes: decodes[T],
 		one: func(ctx context.Context, tx Tx, e outbox.Event, attempt int) error {
-			return f(ctx, tx, message[T](e, attempt))
+			m, err := message[T](e, attempt)
+			if err != nil {
+				return err
+			}
+			return f(ctx, tx, m)
 		},
 	})
 }
@@ -72,11 +73,16 @@ func Handle[Tx, T any](g *Group[Tx], eventType string, f func(ctx context.Contex
 // other error all have.
 func HandleBatch[Tx, T any](g *Group[Tx], eventType string, f func(ctx context.Context, tx Tx, ms []Message[T]) error) {
 	g.add(eventType, &handler[Tx]{
-		decodes: decodes[T],
 		many: func(ctx context.Context, tx Tx, events []outbox.Event, attempts []int) error {
-			messages := make([]Message[T], len(events))
+			messages, failed := make([]Message[T], len(events)), Failures{}
 			for i, e := range events {
-				messages[i] = message[T](e, attempts[i])
+				var err error
+				if messages[i], err = message[T](e, attempts[i]); err != nil {
+					failed[i] = err
+				}
+			}
+			if len(failed) > 0 {
+				return failed
 			}
 			return f(ctx, tx, messages)
 		},
@@ -94,25 +100,19 @@ func (g *Group[Tx]) add(eventType string, h *handler[Tx]) {
 	if h.Batch == 0 {
 		h.Batch = 100
 	}
-	if h.AtATime > 0 {
-		h.turns = make(chan struct{}, h.AtATime)
-	}
 	g.handlers[eventType] = h
 }
 
-func decodes[T any](payload []byte) error {
-	var v T
-	return json.Unmarshal(payload, &v)
-}
-
-// message decodes a payload that decodes.
-func message[T any](e outbox.Event, attempt int) Message[T] {
+func message[T any](e outbox.Event, attempt int) (Message[T], error) {
 	m := Message[T]{Event: e, Attempt: attempt}
-	_ = json.Unmarshal(e.Payload, &m.Data) // decodes has said that it can be
-	return m
+	if err := json.Unmarshal(e.Payload, &m.Data); err != nil {
+		return m, outbox.Permanent(outbox.Because(outbox.ReasonDeserializationFailed,
+			fmt.Errorf("the payload is not what the handler takes: %w", err)))
+	}
+	return m, nil
 }
 
-// find returns the handler of an event, after making sure that its payload decodes.
+// find returns the handler of an event.
 func (g *Group[Tx]) find(d *outbox.Delivery) (*handler[Tx], error) {
 	h := g.handlers[d.Topic]
 	if h == nil {
@@ -122,10 +122,6 @@ func (g *Group[Tx]) find(d *outbox.Delivery) (*handler[Tx], error) {
 		// Not Permanent: while a new version is rolled out, the old one meets events that it does not know.
 		return nil, outbox.Because(outbox.ReasonHandlerMissing, fmt.Errorf("group %s has no handler for %s: give it one, or "+
 			"name the types that are its own in Only", g.cfg.Name, d.Topic))
-	}
-	if err := h.decodes(d.Payload); err != nil {
-		return nil, outbox.Permanent(outbox.Because(outbox.ReasonDeserializationFailed,
-			fmt.Errorf("the payload is not what the handler takes: %w", err)))
 	}
 	return h, nil
 }

@@ -3,6 +3,7 @@ package group
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/outboxrelay/outbox"
@@ -36,6 +37,8 @@ func (s sink[Tx]) Publish(ctx context.Context, batch []outbox.Delivery) []outbox
 			close(tasks)
 		}
 	}()
+	defer context.AfterFunc(ctx, func() { s.g.calls.drop(ctx) })()
+	patience, _ := late.Patience(ctx)
 	return outbox.InOrder(context.WithoutCancel(ctx), batch, outbox.Sending{Send: func(i int, done func(outbox.Result)) {
 		d := &batch[i]
 		if !s.g.owns(d.Record) {
@@ -47,10 +50,10 @@ func (s sink[Tx]) Publish(ctx context.Context, batch []outbox.Delivery) []outbox
 			done(outbox.Result{Err: err})
 			return
 		}
-		t := &task{Delivery: *d, begun: make(chan struct{}), answer: make(chan outbox.Result, 1)}
+		t := &task{Delivery: *d, done: done, patience: patience}
 		switch {
 		case h.one != nil:
-			s.g.under.Go(func() { s.g.handle(ctx, h, []*task{t}) })
+			s.g.calls.put(&call[Tx]{ctx, h, []*task{t}})
 		case gathered[h] == nil:
 			gathered[h] = make(chan *task)
 			s.g.under.Go(func() { s.g.gather(ctx, h, gathered[h]) })
@@ -58,7 +61,6 @@ func (s sink[Tx]) Publish(ctx context.Context, batch []outbox.Delivery) []outbox
 		default:
 			gathered[h] <- t
 		}
-		s.g.under.Go(func() { done(s.g.await(ctx, t)) })
 	}})
 }
 
@@ -73,31 +75,48 @@ func (g *Group[Tx]) owns(rec *outbox.Record) bool {
 // task is a message that is to be handled.
 type task struct {
 	outbox.Delivery
-	begun  chan struct{} // closed once its handler runs
-	answer chan outbox.Result
+	done     func(outbox.Result)
+	patience time.Duration // that the relay has for it once it has begun; 0: it waits
+
+	mu       sync.Mutex
+	answered bool
+	tarries  *time.Timer
+	late     chan error // the answer, once patience is over
 }
 
-// await waits for the answer of a task. A patient relay gets what takes longer than its patience as a late.Answer.
-func (g *Group[Tx]) await(ctx context.Context, t *task) outbox.Result {
-	patience, patient := late.Patience(ctx)
-	if !patient {
-		return <-t.answer
+// begin notes that the handler is called.
+func (t *task) begin() {
+	if t.patience == 0 {
+		return
 	}
-	select {
-	case r := <-t.answer:
-		return r
-	case <-t.begun:
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.tarries = time.AfterFunc(t.patience, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if !t.answered {
+			t.late = make(chan error, 1)
+			t.done(outbox.Result{Err: outbox.Postponed(&late.Answer{C: t.late}, t.patience)})
+		}
+	})
+}
+
+// answer answers the task, unless it has an answer.
+func (t *task) answer(r outbox.Result) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.answered {
+		return
 	}
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case r := <-t.answer:
-		return r
-	case <-timer.C:
+	t.answered = true
+	if t.tarries != nil {
+		t.tarries.Stop()
 	}
-	comes := make(chan error, 1)
-	g.under.Go(func() { r := <-t.answer; comes <- r.Err })
-	return outbox.Result{Err: outbox.Postponed(&late.Answer{C: comes}, patience)}
+	if t.late == nil {
+		t.done(r)
+	} else {
+		t.late <- r.Err
+	}
 }
 
 // gather has tasks handled together that come within batchFor of the first, until there will be none.
@@ -118,6 +137,6 @@ func (g *Group[Tx]) gather(ctx context.Context, h *handler[Tx], tasks <-chan *ta
 			}
 		}
 		timer.Stop()
-		g.under.Go(func() { g.handle(ctx, h, all) })
+		g.calls.put(&call[Tx]{ctx, h, all})
 	}
 }
