@@ -63,7 +63,7 @@ func (c *calls[Tx]) work(handle func(*call[Tx])) {
 		case at >= 0:
 			next := c.waiting[at]
 			c.waiting = slices.Delete(c.waiting, at, at+1)
-			c.make(next, handle)
+			c.run(next, handle)
 		case c.closed:
 			return
 		default:
@@ -72,9 +72,9 @@ func (c *calls[Tx]) work(handle func(*call[Tx])) {
 	}
 }
 
-// make makes a call, without the lock. Whoever has made one looks for the next, so nobody is told of the turn that is
+// run makes a call, without the lock. Whoever has made one looks for the next, so nobody is told of the turn that is
 // free now.
-func (c *calls[Tx]) make(one *call[Tx], handle func(*call[Tx])) {
+func (c *calls[Tx]) run(one *call[Tx], handle func(*call[Tx])) {
 	c.running++
 	one.running++
 	c.mu.Unlock()
