@@ -16,11 +16,16 @@ type call[Tx any] struct {
 	tasks []*task
 }
 
-// refuse answers the tasks of a call that is not made because its time is over.
-func (c *call[Tx]) refuse() {
+// answer answers those tasks that have no answer.
+func (c *call[Tx]) answer(r outbox.Result) {
 	for _, t := range c.tasks {
-		t.answer(outbox.Result{Err: outbox.Unavailable(fmt.Errorf("wait for a handler's turn: %w", context.Cause(c.ctx)))})
+		t.answer(r)
 	}
+}
+
+// refuse answers for a call that is not made because its time is over.
+func (c *call[Tx]) refuse() {
+	c.answer(outbox.Result{Err: outbox.Unavailable(fmt.Errorf("wait for a handler's turn: %w", context.Cause(c.ctx)))})
 }
 
 // calls are those that wait for a worker and for their handler's turn, in their order. A worker makes one after the
@@ -31,6 +36,7 @@ type calls[Tx any] struct {
 	waiting []*call[Tx]
 	running int
 	closed  bool
+	workers sync.WaitGroup
 }
 
 func newCalls[Tx any]() *calls[Tx] {
@@ -53,6 +59,9 @@ func (c *calls[Tx]) put(one *call[Tx]) {
 	}
 }
 
+// start starts a worker.
+func (c *calls[Tx]) start(handle func(*call[Tx])) { c.workers.Go(func() { c.work(handle) }) }
+
 // work makes calls until there will be none. A handler that does not return keeps its worker and its turn.
 func (c *calls[Tx]) work(handle func(*call[Tx])) {
 	c.mu.Lock()
@@ -73,30 +82,34 @@ func (c *calls[Tx]) work(handle func(*call[Tx])) {
 }
 
 // run makes a call, without the lock. Whoever has made one looks for the next, so nobody is told of the turn that is
-// free now.
+// free.
 func (c *calls[Tx]) run(one *call[Tx], handle func(*call[Tx])) {
 	c.running++
 	one.running++
 	c.mu.Unlock()
+	returned := false
 	defer func() {
+		if !returned {
+			c.start(handle) // the handler has ended the goroutine, as FailNow of a test does
+		}
 		c.mu.Lock()
 		c.running--
 		one.running--
 	}()
 	handle(one)
+	returned = true
 }
 
 // drop refuses the calls of a context that has ended: all workers may hang.
 func (c *calls[Tx]) drop(ctx context.Context) {
-	c.mu.Lock()
-	of := func(one *call[Tx]) bool { return one.ctx == ctx }
 	var dropped []*call[Tx]
-	for _, one := range c.waiting {
-		if of(one) {
+	c.mu.Lock()
+	c.waiting = slices.DeleteFunc(c.waiting, func(one *call[Tx]) bool {
+		if one.ctx == ctx {
 			dropped = append(dropped, one)
 		}
-	}
-	c.waiting = slices.DeleteFunc(c.waiting, of)
+		return one.ctx == ctx
+	})
 	c.mu.Unlock()
 	for _, one := range dropped {
 		one.refuse()

@@ -13,6 +13,7 @@ import (
 var (
 	errTimeout = errors.New("the handler's time is over") // why its context ends
 	errHangs   = errors.New("the handler does not return")
+	errGone    = errors.New("the handler ended its goroutine (runtime.Goexit, or FailNow of a test)")
 )
 
 // handle makes a call and answers its tasks.
@@ -23,12 +24,9 @@ func (g *Group[Tx]) handle(c *call[Tx]) {
 	limited, cancel := context.WithTimeoutCause(c.ctx, c.Timeout, errTimeout)
 	defer cancel()
 	defer context.AfterFunc(limited, func() {
-		time.AfterFunc(grace, func() {
-			for _, t := range c.tasks {
-				t.answer(g.judge(c.ctx, limited, outbox.Result{Err: errHangs}))
-			}
-		})
+		time.AfterFunc(grace, func() { c.answer(g.judge(c.ctx, limited, outbox.Result{Err: errHangs})) })
 	})()
+	defer c.answer(outbox.Result{Err: errGone})
 	for i, r := range g.effects(limited, c.handler, c.tasks) {
 		c.tasks[i].answer(g.judge(c.ctx, limited, r))
 	}

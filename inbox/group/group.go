@@ -92,7 +92,6 @@ type Group[Tx any] struct {
 	in       *inbox.Inbox[Tx]
 	handlers map[string]*handler[Tx]
 	calls    *calls[Tx]
-	under    sync.WaitGroup
 
 	mu    sync.Mutex
 	relay *relay.Relay
@@ -166,7 +165,7 @@ func (g *Group[Tx]) Run(ctx context.Context) error {
 	var background sync.WaitGroup
 	background.Go(func() { g.tx.Sweep(sweeping, g.in, g.warn("cannot forget old ids")) })
 	for range g.cfg.Workers {
-		g.under.Go(func() { g.calls.work(g.handle) })
+		g.calls.start(g.handle)
 	}
 	err = r.Run(ctx)
 	g.calls.close()
@@ -179,7 +178,7 @@ func (g *Group[Tx]) Run(ctx context.Context) error {
 func (g *Group[Tx]) left() error {
 	done := make(chan struct{})
 	go func() { // ends with the last of them
-		g.under.Wait()
+		g.calls.workers.Wait()
 		close(done)
 	}()
 	select {

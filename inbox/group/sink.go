@@ -56,7 +56,7 @@ func (s sink[Tx]) Publish(ctx context.Context, batch []outbox.Delivery) []outbox
 			s.g.calls.put(&call[Tx]{ctx, h, []*task{t}})
 		case gathered[h] == nil:
 			gathered[h] = make(chan *task)
-			s.g.under.Go(func() { s.g.gather(ctx, h, gathered[h]) })
+			go s.g.gather(ctx, h, gathered[h])
 			fallthrough
 		default:
 			gathered[h] <- t

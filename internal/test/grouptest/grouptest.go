@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -237,6 +238,10 @@ func reasons(t *testing.T, h Harness) {
 	fails := func(context.Context, *sql.Tx, group.Message[order]) error { return errors.New("no stock") }
 	group.Handle(g, "order.placed", fails)
 	group.Handle(g, "order.panics", func(context.Context, *sql.Tx, group.Message[order]) error { panic("nil map") })
+	group.Handle(g, "order.gone", func(context.Context, *sql.Tx, group.Message[order]) error {
+		runtime.Goexit() // as FailNow of a test does
+		return nil
+	})
 	group.Handle(g, "order.slow", func(ctx context.Context, _ *sql.Tx, _ group.Message[order]) error {
 		<-ctx.Done()
 		return ctx.Err()
@@ -246,8 +251,8 @@ func reasons(t *testing.T, h Harness) {
 	})
 	group.Handle(g, "order.text", func(context.Context, *sql.Tx, group.Message[string]) error { return nil })
 	want := map[string]string{"order.placed": "DeliveryFailed", "order.panics": "DeliveryFailed",
-		"order.slow": "HandlerTimeout", "order.hopeless": "DeliveryFailed", "order.text": "DeserializationFailed",
-		"order.unknown": "HandlerMissing"}
+		"order.gone": "DeliveryFailed", "order.slow": "HandlerTimeout", "order.hopeless": "DeliveryFailed",
+		"order.text": "DeserializationFailed", "order.unknown": "HandlerMissing"}
 	for eventType := range want {
 		h.write(t, eventType, eventType, 1)
 	}
@@ -377,9 +382,16 @@ func batches(t *testing.T, h Harness) {
 		h.write(t, "price.changed", fmt.Sprint("key ", n), 1)
 	}
 	h.write(t, "price.changed", "bad", 1)
+	text, err := outbox.NewEvent("price.changed", "no price")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.commit(t, text)
 	run(t, g)
 	until(t, "all effects", func() bool { return h.count(t, "effects") == 40 })
-	until(t, "a letter", func() bool { return h.count(t, "job_dlq WHERE error_reason = 'DeliveryFailed'") == 1 })
+	for _, reason := range []string{"DeliveryFailed", "DeserializationFailed"} {
+		until(t, "a letter", func() bool { return h.count(t, "job_dlq WHERE error_reason = '"+reason+"'") == 1 })
+	}
 	if most.Load() < 2 {
 		t.Errorf("%d calls of at most %d messages: nothing came together", calls.Load(), most.Load())
 	}
