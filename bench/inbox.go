@@ -74,6 +74,12 @@ func remembers(ctx context.Context, _ *servers, o options, found *figures) (err 
 	}
 	if err := found.measure(ctx, o, []task{
 		way("an effect", func(tx pgx.Tx) (time.Duration, error) { return 0, effect(tx) }),
+		way("an effect, after a statement that does nothing", func(tx pgx.Tx) (took time.Duration, err error) {
+			began := time.Now()
+			_, err = tx.Exec(ctx, "SELECT $1::text", "") // prepared, as the guard's is
+			took = time.Since(began)
+			return took, errors.Join(err, effect(tx))
+		}),
 		way(fmt.Sprintf("an effect, once, beside %d ids", o.delivered), func(tx pgx.Tx) (took time.Duration, err error) {
 			began := time.Now()
 			_, err = in.Once(ctx, tx, inbox.ID{Event: uuid.NewString(), Payload: []byte("{}")}, func() error {
