@@ -90,7 +90,7 @@ func (p *publication) send(ctx context.Context, todo []int) {
 			p.stop(err, len(todo))
 			continue
 		}
-		found, problem := p.probe(ctx, todo)
+		found, problem := p.probe(ctx, todo, err)
 		switch {
 		case problem != nil:
 			p.stop(problem, len(todo))
@@ -216,9 +216,9 @@ func inserted(results pgx.BatchResults) (map[identity]bool, error) {
 	return found, err
 }
 
-// probe asks each table of the deliveries whether it takes a statement of no rows, and tells whether one does not. An
-// error is that of a server that takes nothing.
-func (p *publication) probe(ctx context.Context, todo []int) (found bool, err error) {
+// probe asks each table of the deliveries whether it takes a statement of no rows, and tells whether one does not, or
+// is there now and was missing when cause came. An error is that of a server that takes nothing.
+func (p *publication) probe(ctx context.Context, todo []int, cause error) (found bool, err error) {
 	for _, i := range todo {
 		destination := p.batch[i].Destination
 		s := p.state(destination)
@@ -229,15 +229,14 @@ func (p *publication) probe(ctx context.Context, todo []int) (found bool, err er
 		if err != nil && p.cfg.Create && code(err) == undefinedTable {
 			_, creating := p.pool.Exec(ctx, s.create, pgx.QueryExecModeExec)
 			// Of two that create a table at the same moment one fails, with whatever it stumbles over.
-			if err = p.try(ctx, s); err == nil {
-				found = true // it is there now
-			} else if creating != nil {
+			if err = p.try(ctx, s); err != nil && creating != nil {
 				err = creating
 			}
 		}
 		switch {
 		case err == nil:
 			s.well = true
+			found = found || code(cause) == undefinedTable // another relay has made it in between
 		case isUnavailable(err):
 			return false, err
 		default:

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/sinktest"
@@ -252,6 +253,50 @@ func TestColumns(t *testing.T) {
 		if strings.ReplaceAll(row, `"`, "") != strings.ReplaceAll(want, `"`, "") {
 			t.Errorf("got  %s\nwant %s", row, want)
 		}
+	}
+}
+
+// madeBetween makes a table between the statement that does not find it and the next.
+type madeBetween struct {
+	testing.TB
+	pool  *pgxpool.Pool
+	found bool
+}
+
+func (*madeBetween) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+func (*madeBetween) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (*madeBetween) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+	return ctx
+}
+func (*madeBetween) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+func (m *madeBetween) TraceBatchEnd(_ context.Context, _ *pgx.Conn, data pgx.TraceBatchEndData) {
+	if code(data.Err) == undefinedTable {
+		m.found = true
+		makeTables(m, m.pool, "inbox")
+	}
+}
+
+// A table that another relay makes just then is no fault of the row that did not find it.
+func TestMadeByAnother(t *testing.T) {
+	t.Parallel()
+	url := testenv.Database(t)
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := &madeBetween{TB: t, pool: connectAdmin(t, url)}
+	cfg.ConnConfig.Tracer = made
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	sink, err := New(pool, Config{Create: true})
+	deliver(t, sinktest.Closing(t, sink, err), event(t, "inbox", 1))
+	if !made.found {
+		t.Error("no statement missed the table")
 	}
 }
 
