@@ -3,4 +3,4 @@
 -- their rows, and the turn for others' reading. Index: the primary keys.
 -- Apart from inbox_remember, because nearly every call is of one delivery; and no FROM, which would set up a scan of
 -- the function (measured, the guard alone in its transaction: 87 us; 107 with it).
-SELECT outbox_once({{arg .IDs}}::text::uuid[], nullif({{arg .Payloads}}::text, '')::uuid, {{arg .Windows}}::text::interval[])::text
+SELECT outbox_once({{arg .IDs}}::uuid[], nullif({{arg .Payloads}}::text, '')::uuid, {{arg .Windows}}::interval[])::text

@@ -37,12 +37,12 @@ CREATE INDEX IF NOT EXISTS outbox_inbox_claims_ended ON outbox_inbox_claims (coa
 CREATE OR REPLACE FUNCTION outbox_once(ids uuid[], body uuid, windows interval[], OUT which integer, OUT known uuid)
 LANGUAGE plpgsql AS $fn$
 DECLARE
-    turn smallint;
+    turn         smallint;
+    one_snapshot boolean;
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(1869968489, 0);   -- "outi"
-    IF current_setting('transaction_isolation') = 'read committed' THEN
-        SELECT t.current INTO STRICT turn FROM outbox_inbox_turn t;
-    ELSE
+    SELECT t.current, current_setting('transaction_isolation') <> 'read committed' INTO STRICT turn, one_snapshot FROM outbox_inbox_turn t;
+    IF one_snapshot THEN
         SELECT t.current INTO STRICT turn FROM outbox_inbox_turn t FOR SHARE;
     END IF;
     FOR n IN 1 .. cardinality(ids) LOOP
