@@ -27,19 +27,20 @@ const unsettledRetry = time.Hour
 // If the server refuses that, for a reason that is not of the whole table (see whole), the batch is settled in halves
 // until what it refuses is alone. Its row then waits, with the refusal as its error. What the server does not even take
 // that for, what it refuses for the sake of another transaction, and all of several rows if none of them is taken, is
-// returned as refused. Without this the lanes would stand still until somebody removed the row. A row that is locked is
-// found at once and not waited for: see settle_left.sql.
+// returned as refused, and so is what is behind it in its key: were the relay to die now, all of it would go out again,
+// in its order. Without this the lanes would stand still until somebody removed the row. A row that is locked is found
+// at once and not waited for: see settle_left.sql.
 func (s *store) Settle(
 	ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome,
 ) (outbox.Settled, error) {
 	var settled outbox.Settled
 	var refusal outbox.RefusedError
 	t := settling{store: s, owner: owner, lanes: lanes, settled: &settled, refusal: &refusal}
-	again := slices.ContainsFunc(outcomes, func(o outbox.Outcome) bool { return o.Refused > 0 })
-	err := t.settle(ctx, outcomes, again)
-	if err == nil {
-		err = t.explain(ctx, len(outcomes))
+	byPosition := func(a, b outbox.Outcome) int { return cmp.Compare(a.Record.Position, b.Record.Position) }
+	if !slices.IsSortedFunc(outcomes, byPosition) { // nearly always they are
+		outcomes = slices.SortedStableFunc(slices.Values(outcomes), byPosition)
 	}
+	err := t.settle(ctx, outcomes)
 	if missing := len(outcomes) - settled.Delivered - settled.Retried - settled.Dead - len(refusal.Outcomes); err == nil &&
 		missing > 0 && s.layout.Settle.Removes() {
 		err = t.recount(ctx, outcomes)
@@ -96,8 +97,90 @@ func (t *settling) recount(ctx context.Context, outcomes []outbox.Outcome) error
 	return nil
 }
 
-// settle settles outcomes, in halves where they are refused together. passing leaves out rows that are locked.
-func (t *settling) settle(ctx context.Context, outcomes []outbox.Outcome, passing bool) error {
+// settle settles outcomes that ascend: together, and if they are refused by turns.
+func (t *settling) settle(ctx context.Context, outcomes []outbox.Outcome) error {
+	passing := slices.ContainsFunc(outcomes, func(o outbox.Outcome) bool { return o.Refused > 0 })
+	if !passing {
+		err := t.once(ctx, outcomes, false)
+		if whole := t.wholly(ctx, err); whole != nil {
+			return whole
+		}
+		if !pgtable.Refused(err) {
+			return err
+		}
+		passing = pgtable.Code(err) == pgtable.LockNotAvailable
+	}
+	for len(outcomes) > 0 {
+		tried, behind, err := t.turns(ctx, outcomes, passing)
+		if err == nil {
+			err = t.explain(ctx, tried)
+		}
+		if err != nil {
+			return err
+		}
+		outcomes = t.behind(behind)
+	}
+	return nil
+}
+
+// turns settles the first outcome of each key, then the second, and so on. It returns how many it tried, and those
+// that are behind one that was refused.
+func (t *settling) turns(
+	ctx context.Context, outcomes []outbox.Outcome, passing bool,
+) (tried int, behind []outbox.Outcome, err error) {
+	for len(outcomes) > 0 {
+		held := t.held()
+		var first, rest []outbox.Outcome
+		begun := outbox.HeldKeys{}
+		for _, o := range outcomes {
+			switch {
+			case held.Holds(o.Record):
+				behind = append(behind, o)
+			case begun.Holds(o.Record):
+				rest = append(rest, o)
+			default:
+				begun.Hold(o.Record)
+				first = append(first, o)
+			}
+		}
+		tried += len(first)
+		if len(first) > 0 {
+			if err := t.halves(ctx, first, passing); err != nil {
+				return 0, nil, err
+			}
+		}
+		outcomes = rest
+	}
+	return tried, behind, nil
+}
+
+// held are the keys of what was refused so far.
+func (t *settling) held() outbox.HeldKeys {
+	held := outbox.HeldKeys{}
+	for _, a := range t.alone {
+		held.Hold(a.outcome.Record)
+	}
+	for _, o := range t.refusal.Outcomes {
+		held.Hold(o.Record)
+	}
+	return held
+}
+
+// behind refuses outcomes that are behind a refused one, and returns the others: what was before those is settled now.
+func (t *settling) behind(outcomes []outbox.Outcome) (free []outbox.Outcome) {
+	held := t.held()
+	for _, o := range outcomes {
+		if held.Holds(o.Record) {
+			t.refuse(t.refusal.Err, o)
+		} else {
+			free = append(free, o)
+		}
+	}
+	return free
+}
+
+// halves settles outcomes, in halves where they are refused together. passing leaves out rows that are locked.
+func (t *settling) halves(ctx context.Context, outcomes []outbox.Outcome, passing bool) error {
 	err := t.once(ctx, outcomes, passing)
 	if pgtable.Code(err) == pgtable.LockNotAvailable && !passing {
 		passing = true
@@ -113,10 +196,10 @@ func (t *settling) settle(ctx context.Context, outcomes []outbox.Outcome, passin
 		return err
 	}
 	if half := len(outcomes) / 2; half > 0 {
-		if err := t.settle(ctx, outcomes[:half], passing); err != nil {
+		if err := t.halves(ctx, outcomes[:half], passing); err != nil {
 			return err
 		}
-		return t.settle(ctx, outcomes[half:], passing)
+		return t.halves(ctx, outcomes[half:], passing)
 	}
 	t.alone = append(t.alone, refusedAlone{outcomes[0], err, passing})
 	return nil
@@ -135,13 +218,14 @@ func (t *settling) wholly(ctx context.Context, err error) error {
 
 // explain makes the refusals of rows their errors. First it makes sure that it is the rows that are refused: rights may
 // have gone while they were settled in halves, or come back, and what nothing of several rows gets past is not theirs.
-func (t *settling) explain(ctx context.Context, settled int) error {
+func (t *settling) explain(ctx context.Context, tried int) error {
+	defer func() { t.alone = nil }()
 	if i := slices.IndexFunc(t.alone, func(a refusedAlone) bool { return pgtable.OfAccess(a.err) }); i >= 0 {
 		if whole := t.whole(ctx, t.alone[i].err); whole != nil {
 			return whole
 		}
 	}
-	all := settled > 1 && len(t.alone) == settled && !slices.ContainsFunc(t.alone, func(a refusedAlone) bool {
+	all := tried > 1 && len(t.alone) == tried && !slices.ContainsFunc(t.alone, func(a refusedAlone) bool {
 		return pgtable.Code(a.err) != pgtable.Code(t.alone[0].err) || pgtable.OfTheData(a.err)
 	})
 	for _, a := range t.alone {
@@ -214,10 +298,6 @@ func (b *sorted) sort(outcomes []outbox.Outcome, passing, removes bool) error {
 // once is one request. A batch without failures, the usual one, is a single statement. With passing, what is locked is
 // added to the refusal.
 func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome, passing bool) error {
-	byPosition := func(a, b outbox.Outcome) int { return cmp.Compare(a.Record.Position, b.Record.Position) }
-	if !slices.IsSortedFunc(outcomes, byPosition) { // the statements look positions up; nearly always they are
-		outcomes = slices.SortedStableFunc(slices.Values(outcomes), byPosition)
-	}
 	var b sorted
 	if err := b.sort(outcomes, passing, t.layout.Settle.Removes()); err != nil {
 		return err

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -187,6 +188,44 @@ func TestSettlePassesOverLockedRows(t *testing.T) {
 			}
 			release()
 			if settled, err := s.Settle(t.Context(), owner, lanes, refusal.Outcomes); err != nil || settled.Delivered != 20 {
+				t.Errorf("afterwards: settled %+v, error %v", settled, err)
+			}
+		})
+	}
+}
+
+// What is behind a refused row in its key is refused with it: a relay that dies then has both go out again, in their
+// order. Other keys are settled.
+func TestRefusedRowsHoldTheirKeys(t *testing.T) {
+	t.Parallel()
+	for name, refuse := range map[string]func(t *testing.T, pool *pgxpool.Pool) (release func()){
+		"lock": func(t *testing.T, pool *pgxpool.Pool) func() {
+			return hold(t, pool, "SELECT FROM outbox_events WHERE position = 3 FOR UPDATE")
+		},
+		"trigger": func(t *testing.T, pool *pgxpool.Pool) func() {
+			exec(t, pool, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$;
+				CREATE TRIGGER refuse BEFORE UPDATE ON outbox_events FOR EACH ROW WHEN (OLD.position = 3) EXECUTE FUNCTION refuse()`)
+			return func() { exec(t, pool, "DROP TRIGGER refuse ON outbox_events") }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool := migrated(t)
+			s, owner, lanes := serving(t, pool, outbox.OutboxEvents())
+			writeOrders(t, pool, 4, "a", "b")
+			release := refuse(t, pool)
+			settled, refusal := settleAll(t, s, owner, lanes)
+			var left []int64
+			if refusal != nil {
+				for _, o := range refusal.Outcomes {
+					left = append(left, o.Record.Position)
+				}
+			}
+			if !slices.Equal(left, []int64{3, 5, 7}) || settled != (outbox.Settled{Delivered: 5}) {
+				t.Errorf("settled %+v, refused %v, %v", settled, left, refusal)
+			}
+			release()
+			if settled, err := s.Settle(t.Context(), owner, lanes, refusal.Outcomes); err != nil || settled.Delivered != 3 {
 				t.Errorf("afterwards: settled %+v, error %v", settled, err)
 			}
 		})

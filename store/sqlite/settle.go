@@ -64,6 +64,7 @@ func (s *store) settle(
 		// by statement: the driver would start a goroutine for each.
 		t := settling{store: s, ctx: context.WithoutCancel(ctx), tx: tx, now: time.Now()} // not sooner: it may have waited
 		t.stamp = stamp(t.now)
+		waiting := outbox.HeldKeys{}
 		for i := range outcomes {
 			if held&(1<<outcomes[i].Record.Lane) == 0 {
 				continue
@@ -71,8 +72,15 @@ func (s *store) settle(
 			if err := ctx.Err(); err != nil {
 				return err
 			}
+			if waiting.Holds(outcomes[i].Record) { // were the relay to die, all of its key would go out again, in its order
+				t.refuse(&outcomes[i], t.refusal.Err)
+				continue
+			}
 			if err := t.one(&outcomes[i]); err != nil {
 				return err
+			}
+			if n := len(t.refusal.Outcomes); n > 0 {
+				waiting.Hold(t.refusal.Outcomes[n-1].Record)
 			}
 		}
 		settled, refusal = t.settled, t.refusal

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -196,6 +197,40 @@ func TestSettleEndsWithItsContext(t *testing.T) {
 	}
 	if settled, err := s.Settle(t.Context(), owner, lanes, outcomes); err != nil || settled.Delivered != 1 {
 		t.Errorf("settled %+v, error %v", settled, err)
+	}
+}
+
+// What is behind a refused row in its key is refused with it: a process that dies then has both go out again, in their
+// order. Other keys are settled.
+func TestRefusedRowsHoldTheirKeys(t *testing.T) {
+	t.Parallel()
+	db := filled(t)
+	manyEvents(t, db, 40, "a") // of ten keys
+	s, owner, lanes := serving(t, db, outbox.OutboxEvents())
+	records, err := s.Claim(t.Context(), lanes, everything)
+	if err != nil || len(records) != 40 {
+		t.Fatalf("%d records, error %v", len(records), err)
+	}
+	outcomes := make([]outbox.Outcome, len(records))
+	for i, r := range records {
+		outcomes[i] = outbox.Outcome{Record: r}
+	}
+	behind := 0
+	for _, r := range records {
+		if r.OrderKey == records[2].OrderKey && r.Position >= records[2].Position {
+			behind++
+		}
+	}
+	exec(t, db, fmt.Sprintf("CREATE TRIGGER mine BEFORE UPDATE ON outbox_events WHEN OLD.position = %d "+
+		"BEGIN SELECT raise(ABORT, 'not this one'); END", records[2].Position))
+	settled, err := s.Settle(t.Context(), owner, lanes, outcomes)
+	var refusal *outbox.RefusedError
+	if !errors.As(err, &refusal) || behind < 2 || len(refusal.Outcomes) != behind || settled.Delivered != 40-behind {
+		t.Fatalf("settled %+v, error %v, want %d refused", settled, err, behind)
+	}
+	exec(t, db, "DROP TRIGGER mine")
+	if settled, err := s.Settle(t.Context(), owner, lanes, refusal.Outcomes); err != nil || settled.Delivered != behind {
+		t.Errorf("afterwards: settled %+v, error %v", settled, err)
 	}
 }
 

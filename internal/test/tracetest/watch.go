@@ -164,6 +164,8 @@ func pairOf(steps []noted, events ...noted) pair {
 		case n.What == "effect":
 			s.note(model.Action{Name: "effect", Relay: -1, Lane: -1, Event: int8(e)}, nil)
 			s.effects++
+		case n.What == "edited":
+			s.edited[e] = true
 		default:
 			s.change(n, e)
 		}
@@ -182,6 +184,7 @@ type seeing struct {
 	rows   [3]model.Row
 	last   int64 // the transaction of the last settle
 	at     int   // where that is in the trace
+	edited [2]bool
 }
 
 func (s *seeing) note(a model.Action, rows *[3]model.Row) {
@@ -226,18 +229,21 @@ func (s *seeing) change(n noted, e int) {
 		return
 	case is.State == "DEAD" && was.Attempts == 0: // the model has no error that is permanent
 		s.rows[e].Attempts = 1
-		s.settle(a, n.Transaction)
+		s.settle(a, n.Transaction, e)
 		s.last = 0
 	}
 	s.rows[e] = is
-	s.settle(a, n.Transaction)
+	s.settle(a, n.Transaction, e)
+	s.edited[e] = false // the next claim finds it where it is
 }
 
 // settle notes what a transaction has done, which it may have done to both, in any order, and with steps of others
-// between.
-func (s *seeing) settle(a model.Action, transaction int64) {
+// between. A row that somebody has edited since it was claimed is not where the claim has read it, and a settle has a
+// transaction more for it.
+func (s *seeing) settle(a model.Action, transaction int64, e int) {
 	rows := s.rows
-	if transaction == s.last && s.trace[s.at].Action == a {
+	second := s.edited[e] && s.last != 0 && s.at == len(s.trace)-1
+	if (transaction == s.last || second) && s.trace[s.at].Action == a {
 		s.trace[s.at].Rows = &rows
 		return
 	}

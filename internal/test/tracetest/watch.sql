@@ -3,7 +3,7 @@
 CREATE SCHEMA trace;
 CREATE TABLE trace.steps (
     n           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    what        text     NOT NULL, -- lease, written, changed, replayed or effect
+    what        text     NOT NULL, -- lease, written, changed, edited, replayed or effect
     key         text,              -- of a lease: NULL
     number      int,               -- the event's in its key, where its payload says so
     id          uuid,
@@ -36,7 +36,7 @@ BEGIN
         IF NEW.generation > OLD.generation THEN
             did := 'replayed';
         ELSIF (NEW.status, NEW.retry_count) = (OLD.status, OLD.retry_count) THEN
-            RETURN NULL;
+            did := 'edited';
         END IF;
     END IF;
     INSERT INTO trace.steps (what, key, number, id, lane, owner, epoch, status, attempts, replays)

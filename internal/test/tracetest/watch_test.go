@@ -26,6 +26,7 @@ const (
 	dead    = `UPDATE outbox_events SET status = 'DEAD', retry_count = retry_count + 1`
 	again   = `UPDATE outbox_events SET status = 'NEW', retry_count = 0`
 	replay  = again + `, generation = generation + 1`
+	edit    = `UPDATE outbox_events SET metadata = '{}'`
 	effect1 = `INSERT INTO effects VALUES ('k', 1);`
 	effect2 = `INSERT INTO effects VALUES ('k', 2);`
 )
@@ -45,6 +46,10 @@ func TestWatched(t *testing.T) {
 			effect1 + effect2, false},
 		{"both at once, the second row first and an effect between", lease + write + "BEGIN;" + sent + second + effect1 +
 			sent + first + "COMMIT;" + effect2, false},
+		{"the second row first, and then the first, which was edited", lease + write + edit + first + sent + second + sent +
+			first + effect1 + effect2, false},
+		{"edited, and the second is past a failure of the first", lease + write + edit + first + failed + first + sent +
+			second + sent + first + effect1 + effect2, true},
 		{"delivered and removed", lease + write + "DELETE FROM outbox_events;" + effect1 + effect2, false},
 		{"removed later", lease + write + sent + ";DELETE FROM outbox_events;" + effect1 + effect2, false},
 		{"not delivered", lease + write + sent + first + effect1 + effect2, true},
