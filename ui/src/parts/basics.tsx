@@ -207,7 +207,9 @@ export function Dialog({
   return (
     <dialog
       ref={dialog}
-      onClose={onClose}
+      onClose={() => {
+        if (!dialog.current?.open) onClose() // the event of an earlier close may come after it was opened again
+      }}
       aria-labelledby={id}
       onClick={e => {
         if (e.target === dialog.current) onClose()
