@@ -184,6 +184,7 @@ type seeing struct {
 	rows   [3]model.Row
 	last   int64 // the transaction of the last settle
 	at     int   // where that is in the trace
+	of     int   // the event that it was of
 	edited [2]bool
 }
 
@@ -242,11 +243,11 @@ func (s *seeing) change(n noted, e int) {
 // transaction more for it.
 func (s *seeing) settle(a model.Action, transaction int64, e int) {
 	rows := s.rows
-	second := s.edited[e] && s.last != 0 && s.at == len(s.trace)-1
+	second := s.edited[e] && s.of != e && s.last != 0 && s.at == len(s.trace)-1
 	if (transaction == s.last || second) && s.trace[s.at].Action == a {
 		s.trace[s.at].Rows = &rows
 		return
 	}
-	s.last, s.at = transaction, len(s.trace)
+	s.last, s.at, s.of = transaction, len(s.trace), e
 	s.note(a, &rows)
 }

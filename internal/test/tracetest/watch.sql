@@ -36,6 +36,9 @@ BEGIN
         IF NEW.generation > OLD.generation THEN
             did := 'replayed';
         ELSIF (NEW.status, NEW.retry_count) = (OLD.status, OLD.retry_count) THEN
+            IF NEW.next_retry_at IS DISTINCT FROM OLD.next_retry_at THEN -- a relay that leaves it for later
+                RETURN NULL;
+            END IF;
             did := 'edited';
         END IF;
     END IF;

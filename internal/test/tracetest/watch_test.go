@@ -27,6 +27,7 @@ const (
 	again   = `UPDATE outbox_events SET status = 'NEW', retry_count = 0`
 	replay  = again + `, generation = generation + 1`
 	edit    = `UPDATE outbox_events SET metadata = '{}'`
+	later   = `UPDATE outbox_events SET next_retry_at = now()`
 	effect1 = `INSERT INTO effects VALUES ('k', 1);`
 	effect2 = `INSERT INTO effects VALUES ('k', 2);`
 )
@@ -50,6 +51,10 @@ func TestWatched(t *testing.T) {
 			first + effect1 + effect2, false},
 		{"edited, and the second is past a failure of the first", lease + write + edit + first + failed + first + sent +
 			second + sent + first + effect1 + effect2, true},
+		{"the second is tried again, left for later", lease + write + sent + first + failed + second + later + second + sent +
+			second + effect1 + effect2, false},
+		{"the second is tried again, edited", lease + write + sent + first + failed + second + edit + second + sent +
+			second + effect1 + effect2, false},
 		{"delivered and removed", lease + write + "DELETE FROM outbox_events;" + effect1 + effect2, false},
 		{"removed later", lease + write + sent + ";DELETE FROM outbox_events;" + effect1 + effect2, false},
 		{"not delivered", lease + write + sent + first + effect1 + effect2, true},
