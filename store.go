@@ -36,9 +36,10 @@ type Store interface {
 	Claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*Record, error)
 	// Settle records the outcomes of those records whose lane owner still holds at the given epoch; the others are left
 	// as they are and counted as Lost. It does so in one transaction, unless the database is well and refuses one of
-	// them. Then the others are settled, and the refused ones are in a *RefusedError beside their counts. It waits for
-	// no row that somebody else holds locked: that is a refusal too. Where the row takes it, a refusal becomes its
-	// error: it is counted as Retried, and what was served is noted, so that none of it is published again.
+	// them. Then the others are settled, and the refused ones are in a *RefusedError beside their counts, with what is
+	// behind them in their keys. It waits for no row that somebody else holds locked: that is a refusal too. Where the
+	// row takes it, a refusal becomes its error: it is counted as Retried, and what was served is noted, so that none of
+	// it is published again.
 	Settle(ctx context.Context, owner uuid.UUID, lanes []Lane, outcomes []Outcome) (Settled, error)
 	// Backlog counts undelivered rows, those that wait for a retry among them, up to limit.
 	Backlog(ctx context.Context, limit int) (Backlog, error)

@@ -62,8 +62,10 @@ type settling struct {
 	lanes   []outbox.Lane
 	settled *outbox.Settled
 	refusal *outbox.RefusedError
-	alone   []refusedAlone
-	asked   bool // whether the table's rights are there
+	alone   []refusedAlone // of this turn
+	asked   bool           // whether the table's rights are there
+	tried   int            // outcomes, in all turns
+	stuck   int            // of those: alone, in all turns
 }
 
 // refusedAlone is an outcome that the server has refused when it was settled by itself.
@@ -97,7 +99,7 @@ func (t *settling) recount(ctx context.Context, outcomes []outbox.Outcome) error
 	return nil
 }
 
-// settle settles outcomes that ascend: together, and if they are refused by turns.
+// settle settles outcomes that ascend: together and, if they are refused, by turns.
 func (t *settling) settle(ctx context.Context, outcomes []outbox.Outcome) error {
 	passing := slices.ContainsFunc(outcomes, func(o outbox.Outcome) bool { return o.Refused > 0 })
 	if !passing {
@@ -111,72 +113,39 @@ func (t *settling) settle(ctx context.Context, outcomes []outbox.Outcome) error 
 		passing = pgtable.Code(err) == pgtable.LockNotAvailable
 	}
 	for len(outcomes) > 0 {
-		tried, behind, err := t.turns(ctx, outcomes, passing)
-		if err == nil {
-			err = t.explain(ctx, tried)
-		}
-		if err != nil {
-			return err
-		}
-		outcomes = t.behind(behind)
-	}
-	return nil
-}
-
-// turns settles the first outcome of each key, then the second, and so on. It returns how many it tried, and those
-// that are behind one that was refused.
-func (t *settling) turns(
-	ctx context.Context, outcomes []outbox.Outcome, passing bool,
-) (tried int, behind []outbox.Outcome, err error) {
-	for len(outcomes) > 0 {
-		held := t.held()
-		var first, rest []outbox.Outcome
-		begun := outbox.HeldKeys{}
-		for _, o := range outcomes {
-			switch {
-			case held.Holds(o.Record):
-				behind = append(behind, o)
-			case begun.Holds(o.Record):
-				rest = append(rest, o)
-			default:
-				begun.Hold(o.Record)
-				first = append(first, o)
-			}
-		}
-		tried += len(first)
+		first, rest := t.turn(outcomes)
 		if len(first) > 0 {
+			t.tried += len(first)
 			if err := t.halves(ctx, first, passing); err != nil {
-				return 0, nil, err
+				return err
+			}
+			if err := t.explain(ctx); err != nil {
+				return err
 			}
 		}
 		outcomes = rest
 	}
-	return tried, behind, nil
+	return nil
 }
 
-// held are the keys of what was refused so far.
-func (t *settling) held() outbox.HeldKeys {
-	held := outbox.HeldKeys{}
-	for _, a := range t.alone {
-		held.Hold(a.outcome.Record)
-	}
+// turn takes the first outcome of each key. It refuses those that are behind a refused one in their key.
+func (t *settling) turn(outcomes []outbox.Outcome) (first, rest []outbox.Outcome) {
+	waits, begun := outbox.HeldKeys{}, outbox.HeldKeys{}
 	for _, o := range t.refusal.Outcomes {
-		held.Hold(o.Record)
+		waits.Hold(o.Record)
 	}
-	return held
-}
-
-// behind refuses outcomes that are behind a refused one, and returns the others: what was before those is settled now.
-func (t *settling) behind(outcomes []outbox.Outcome) (free []outbox.Outcome) {
-	held := t.held()
 	for _, o := range outcomes {
-		if held.Holds(o.Record) {
+		switch {
+		case waits.Holds(o.Record):
 			t.refuse(t.refusal.Err, o)
-		} else {
-			free = append(free, o)
+		case begun.Holds(o.Record):
+			rest = append(rest, o)
+		default:
+			begun.Hold(o.Record)
+			first = append(first, o)
 		}
 	}
-	return free
+	return first, rest
 }
 
 // halves settles outcomes, in halves where they are refused together. passing leaves out rows that are locked.
@@ -218,14 +187,15 @@ func (t *settling) wholly(ctx context.Context, err error) error {
 
 // explain makes the refusals of rows their errors. First it makes sure that it is the rows that are refused: rights may
 // have gone while they were settled in halves, or come back, and what nothing of several rows gets past is not theirs.
-func (t *settling) explain(ctx context.Context, tried int) error {
+func (t *settling) explain(ctx context.Context) error {
+	t.stuck += len(t.alone)
 	defer func() { t.alone = nil }()
 	if i := slices.IndexFunc(t.alone, func(a refusedAlone) bool { return pgtable.OfAccess(a.err) }); i >= 0 {
 		if whole := t.whole(ctx, t.alone[i].err); whole != nil {
 			return whole
 		}
 	}
-	all := tried > 1 && len(t.alone) == tried && !slices.ContainsFunc(t.alone, func(a refusedAlone) bool {
+	all := t.tried > 1 && t.stuck == t.tried && !slices.ContainsFunc(t.alone, func(a refusedAlone) bool {
 		return pgtable.Code(a.err) != pgtable.Code(t.alone[0].err) || pgtable.OfTheData(a.err)
 	})
 	for _, a := range t.alone {

@@ -190,7 +190,11 @@ func (r *Redis) mend() error {
 	if err != nil || len(files) == 0 {
 		return err
 	}
-	fix := exec.Command("redis-check-aof", "--fix", files[0])
+	program, err := findProgram("redis-check-aof")
+	if err != nil {
+		return err
+	}
+	fix := exec.Command(program, "--fix", files[0])
 	fix.Stdin = strings.NewReader("y\n")
 	if said, err := fix.CombinedOutput(); err != nil {
 		return fmt.Errorf("mend redis's files: %w: %s", err, said)
