@@ -14,6 +14,8 @@ import (
 type broker struct {
 	url     string // for relays
 	refuses bool   // copies of what it has
+	// unawaited is the most requests of a relay under way that no batch of it waits for any more.
+	unawaited int
 	// received is all that has arrived, in the order of each key. No relay publishes meanwhile.
 	received func() []outboxtest.Received
 

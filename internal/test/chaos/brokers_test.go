@@ -311,7 +311,8 @@ func openEndpoint(w *world, _ string) *broker {
 	w.t.Helper()
 	address := freeAddress(w.t)
 	server := newChild(w.t, roleEndpoint, address)
-	b := &broker{faults: map[string]func() func(){}, server: server, proxy: newProxy(w.t, address)}
+	b := &broker{faults: map[string]func() func(){}, server: server, proxy: newProxy(w.t, address),
+		unawaited: 64} // an endpoint's concurrency
 	file := filepath.Join(w.t.TempDir(), "endpoints.yaml")
 	w.must(os.WriteFile(file, fmt.Appendf(nil, "endpoints:\n  - name: %s\n    url: http://%s/\n    secrets: [%s]\n",
 		destination, b.proxy.Listen, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="), 0o600))
