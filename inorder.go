@@ -31,8 +31,9 @@ type Sending struct {
 // InOrder publishes a batch message by message, and is the order of keys for a Sink that does so. An event is sent, to
 // all of its destinations at once, when the one before it of its key has its answers. After a failure the later events
 // of the key are answered with ErrNotAttempted. Events without a key, and of different keys, are under way together;
-// those with a lower index begin first. It returns when all is answered or ctx ends. What has no answer then is of
-// ClassUnavailable, for the cause of ctx.
+// those with a lower index begin first. Nothing is sent in the last quarter of the time that ctx gives, so that a slow
+// server has answered by its end; what is left is of ClassNotAttempted. InOrder returns when all is answered or ctx
+// ends. What has no answer then is of ClassUnavailable, for the cause of ctx.
 func InOrder(ctx context.Context, batch []Delivery, s Sending) []Result {
 	o := &ordering{
 		Sending: s, batch: batch, chains: make([]*chain, len(batch)),
@@ -40,15 +41,15 @@ func InOrder(ctx context.Context, batch []Delivery, s Sending) []Result {
 		answers: make(chan answer, len(batch)), // whoever answers after the end waits for nobody
 	}
 	o.arrange()
+	sending, cancel := late.Most(ctx)
+	defer cancel()
 	waiting := ctx
 	if s.Judge != nil { // whose the rest of the time is
-		var cancel context.CancelFunc
-		waiting, cancel = late.Most(ctx)
-		defer cancel()
+		waiting = sending
 	}
 	for hit := false; ; {
-		o.sendReady(waiting)
-		if o.pending == 0 && (len(o.ready) == 0 || waiting.Err() != nil) {
+		o.sendReady(sending)
+		if o.pending == 0 && (len(o.ready) == 0 || sending.Err() != nil) {
 			break
 		}
 		select {
@@ -213,11 +214,16 @@ func (o *ordering) giveUp(ctx context.Context) {
 			o.advance(c)
 		}
 	}
+	left := errNoTime
+	if ctx.Err() != nil {
+		left = Unavailable(context.Cause(ctx))
+	}
 	for i, state := range o.states {
 		if state != answered {
-			o.answer(i, Result{Err: Unavailable(cmp.Or(context.Cause(ctx), errNoTime))})
+			o.answer(i, Result{Err: left})
 		}
 	}
 }
 
-var errNoTime = errors.New("the time was over before it was this event's turn")
+var errNoTime error = &classedError{class: ClassNotAttempted,
+	error: errors.New("not attempted: the time was over before it was this event's turn")}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -67,6 +68,13 @@ func lost(_ context.Context, _ int, r Result) Result {
 
 func TestInOrder(t *testing.T) {
 	t.Parallel()
+	var long, longSent []string // a chain of 18, of which 16 have their turn
+	for i := range 18 {
+		long = append(long, fmt.Sprintf("1/%d>x", i))
+		if i < 16 {
+			longSent = append(longSent, fmt.Sprintf("1/%d>x@%d", i, i))
+		}
+	}
 	for _, tt := range []struct {
 		name     string
 		messages []string
@@ -88,6 +96,8 @@ func TestInOrder(t *testing.T) {
 			[]string{"1/a>x@0", "1/b>x@1", "2/c>x@2", "2/d>x@3"}, "----"},
 		{"until the end of the time", []string{"1/a>never", "1/b>x", "2/c>x", "2/d>never", "3/e>x"}, Sending{Messages: 2},
 			[]string{"1/a>never@0", "2/c>x@0", "2/d>never@1"}, "un-uu"},
+		{"no longer than that what is under way has a quarter of the time for its answer", long, Sending{},
+			longSent, strings.Repeat("-", 16) + "nn"},
 		{"until a quarter of the time before, if somebody can say why there is no answer",
 			[]string{"1/a>never", "1/b>x", "2/c>x", "2/d>never"}, Sending{Judge: lost},
 			[]string{"1/a>never@0", "2/c>x@0", "2/d>never@1"}, "pn-p"},
@@ -96,7 +106,7 @@ func TestInOrder(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now() // midnight
-				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 21*time.Second)
 				defer cancel()
 				o := newOrderly(tt.messages...)
 				got := ""
@@ -114,8 +124,8 @@ func TestInOrder(t *testing.T) {
 				if tt.s.Messages > 0 && o.most > tt.s.Messages {
 					t.Errorf("%d were under way together, want %d at most", o.most, tt.s.Messages)
 				}
-				if took := time.Since(began); tt.s.Judge != nil && took != 15*time.Second {
-					t.Errorf("it took %s, want three quarters of 20 s", took)
+				if took := time.Since(began); tt.s.Judge != nil && took != 15750*time.Millisecond {
+					t.Errorf("it took %s, want three quarters of 21 s", took)
 				}
 			})
 		})

@@ -82,7 +82,7 @@ func (w *reducing) split(batch []outbox.Delivery, results []outbox.Result, at []
 	again := func(part []outbox.Delivery) []outbox.Result { return w.publish(w.ctx, part) }
 	for k, result := range halves(together, again) {
 		results[at[k]] = result
-		if errors.Is(result.Err, outbox.ErrNotAttempted) {
+		if class, _ := outbox.Classify(result.Err); class == outbox.ClassNotAttempted {
 			continue
 		}
 		half := 0

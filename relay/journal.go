@@ -55,9 +55,10 @@ func (j *journal) late(w *worker, batch []outbox.Delivery, results []outbox.Resu
 }
 
 // owe has the sink owe what it has refused, and what is behind that in its key. With isolate, it owes also what a part
-// of it was not there for. Everything else without an answer, or with one that is still to come, stays in the log.
+// of it was not there for. Everything else without an answer, or with one that is still to come, stays in the log, as
+// does what had no turn.
 func (w *worker) owe(batch []outbox.Delivery, results []outbox.Result, isolate bool) {
-	left := outbox.HeldKeys{}
+	left, owed := outbox.HeldKeys{}, outbox.HeldKeys{}
 	for i := range results {
 		d, err := &batch[i], results[i].Err
 		if err == nil {
@@ -65,13 +66,14 @@ func (w *worker) owe(batch []outbox.Delivery, results []outbox.Result, isolate b
 		}
 		if !isOwed(err) {
 			class, _ := outbox.Classify(err)
-			behind := class == outbox.ClassNotAttempted && (!d.Keyed || left.Holds(d.Record))
-			if behind || class == outbox.ClassUnavailable && !isolate || lateAnswer(err) != nil {
+			stays := class == outbox.ClassNotAttempted && (left.Holds(d.Record) || !owed.Holds(d.Record))
+			if stays || class == outbox.ClassUnavailable && !isolate || lateAnswer(err) != nil {
 				left.Hold(d.Record)
 				continue
 			}
 			results[i].Err = &owing{err}
 		}
+		owed.Hold(d.Record)
 		w.owes.note(d.Lane, w.cfg.table.Sink)
 	}
 }

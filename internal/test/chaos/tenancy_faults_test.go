@@ -253,6 +253,10 @@ func askedFromAfar(c *tenancy) (struck int) {
 	relay := c.outbox(c.url, "relay", "--listen", "0.0.0.0:"+port)
 	eventually(c.t, "the relay waits for Redis",
 		func() bool { return strings.Contains(relay.said(), "waiting for sink default") })
+	eventually(c.t, "its lanes are held, and all that is missing is Redis", func() bool {
+		_, _, body := ask(c.t, http.MethodGet, "http://127.0.0.1:"+port+"/readyz", "", "")
+		return strings.Contains(body, "127.0.0.1:1")
+	})
 	for _, path := range []string{"/readyz", "/readyz/relay"} {
 		status, _, body := ask(c.t, http.MethodGet, "http://127.0.0.1:"+port+path, "", "")
 		if status != http.StatusServiceUnavailable || !strings.Contains(body, "127.0.0.1:1") {
