@@ -205,14 +205,28 @@ func (w *world) lock(sql string, args ...any) (release func()) {
 	return release
 }
 
+// heldBack writes two events of the key, and locks the row of the first by a statement, before it is delivered.
+func (w *world) heldBack(sql string) (id string, release func()) {
+	w.t.Helper()
+	for range 10 {
+		id = w.stuck(time.Second)
+		w.stuck(time.Second)
+		release = w.lock(sql, id)
+		if w.due(id) == 1 {
+			return id, release
+		}
+		release() // on a busy machine it may have been delivered meanwhile
+	}
+	w.t.Fatal("no row could be locked within a second")
+	return "", nil
+}
+
 // rowLocked has an operator's transaction hold a row that is due.
 func rowLocked(sql string) func(*world) int {
 	return func(w *world) int {
 		w.underway(100)
 		limit := w.untroubled()
-		id := w.stuck(time.Second)
-		w.stuck(time.Second)
-		release := w.lock(sql, id)
+		id, release := w.heldBack(sql)
 		time.Sleep(time.Second)
 		w.othersGoOn(limit, "")
 		struck := w.due(id)
@@ -259,8 +273,7 @@ func trialBesideLockedRow(w *world) int {
 	w.relay(nil, "--table", "event_outbox")
 	w.arrive(100)
 	limit := w.untroubled()
-	id := w.stuck(time.Second)
-	release := w.lock(`SELECT FROM outbox_events WHERE id = $1 FOR UPDATE`, id)
+	id, release := w.heldBack(`SELECT FROM outbox_events WHERE id = $1 FOR UPDATE`)
 	time.Sleep(time.Second)
 	for n := range 20 {
 		id, key := uuid.NewString(), fmt.Sprint("bus", n)
