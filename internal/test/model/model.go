@@ -321,6 +321,8 @@ func (n *next) publish(r, l int) {
 			s.Failures--
 			n.stop(&s, r, l, e, unknown)
 			n.add(s, "no answer", r, keyOf[e], e)
+			s.Turns[r][l].results[e] = failed // whose endpoint is one's own counts an attempt for it
+			n.add(s, "no answer", r, keyOf[e], e)
 			s = n.from
 			s.Failures--
 			n.stop(&s, r, l, e, unsettled)

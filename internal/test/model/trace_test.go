@@ -58,3 +58,17 @@ func TestTracesOfMutantsAreRejected(t *testing.T) {
 		}
 	}
 }
+
+// A webhook source whose database dies behind its commit answers with a failure, which counts an attempt. The effect is
+// there.
+func TestAttemptsOfWhatHasArrivedAreAccepted(t *testing.T) {
+	t.Parallel()
+	tried := [events]Row{{There: true, State: "NEW", Attempts: 1}}
+	if _, err := Accept([]Seen{
+		{Action{"lease", 0, 0, -1}, nil},
+		{Action{"effect", -1, -1, 0}, nil},
+		{Action{"settle", 0, 0, -1}, &tried},
+	}, false, "publish", "no answer", "refusal", "acknowledge"); err != nil {
+		t.Error(err)
+	}
+}
