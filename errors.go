@@ -17,8 +17,8 @@ var (
 	// ErrNoTransaction says that a Writer was given nil, or that one for database/sql was given what is no transaction:
 	// events written through a pool would exist whatever becomes of the change that they tell of.
 	ErrNoTransaction = errors.New("not a transaction")
-	// ErrNotAttempted is a Sink's answer for a delivery it held back because an earlier one of the same key failed, or
-	// because the time was over before its turn. It costs no attempt.
+	// ErrNotAttempted is a Sink's answer for a delivery it held back because an earlier one of the same key failed. It
+	// costs no attempt.
 	ErrNotAttempted = errors.New("not attempted: an earlier delivery of the same key failed")
 	// ErrRowsHidden says that row-level security hides the table's rows from this role: a relay would see an empty
 	// table for ever.
@@ -71,7 +71,7 @@ const (
 	ClassPermanent                 // will never succeed: dead at once, or at its second attempt where a sink owes it
 	ClassRetryAfter                // an attempt is counted, tried again after the delay the receiver asked for
 	ClassUnavailable               // the broker is down: no attempt is counted
-	ClassNotAttempted              // held back, see ErrNotAttempted: no attempt is counted
+	ClassNotAttempted              // behind a failure of its key, or had no turn in time: no attempt is counted
 	ClassPostponed                 // not its turn: tried again after the sink's delay, no attempt is counted
 )
 

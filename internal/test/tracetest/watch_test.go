@@ -51,8 +51,8 @@ func TestWatched(t *testing.T) {
 			first + effect1 + effect2, false},
 		{"edited, and the second is past a failure of the first", lease + write + edit + first + failed + first + sent +
 			second + sent + first + effect1 + effect2, true},
-		{"the second is tried again, left for later", lease + write + sent + first + failed + second + later + second + sent +
-			second + effect1 + effect2, false},
+		{"the second is tried again, left for later", lease + write + sent + first + failed + second + later + second +
+			sent + second + effect1 + effect2, false},
 		{"the second is tried again, edited", lease + write + sent + first + failed + second + edit + second + sent +
 			second + effect1 + effect2, false},
 		{"delivered and removed", lease + write + "DELETE FROM outbox_events;" + effect1 + effect2, false},
