@@ -8,10 +8,10 @@ import (
 // deliveriesTable holds what sinks still owe: see DeliveriesOf.
 const deliveriesTable = "outbox_deliveries"
 
-// DeliveriesOf is the part of outbox_deliveries that holds what a sink has not taken of the events of a table, which is
-// named as its lanes are leased (DeliveryStore.LeaseName). It is an outbox of its own: a relay serves it as one more
-// table, with the lanes, retries and dead letters of any other. With an empty sink it is all of outbox_deliveries, to
-// look at and not to serve.
+// DeliveriesOf is the part of outbox_deliveries that holds what a sink has not taken of the events
+// of a table, which is named as its lanes are leased (DeliveryStore.LeaseName). It is an outbox of
+// its own: a relay serves it as one more table, with the lanes, retries and dead letters of any
+// other. With an empty sink it is all of outbox_deliveries, to look at and not to serve.
 func DeliveriesOf(table, sink string) Layout {
 	l := Layout{
 		Table: deliveriesTable,
@@ -38,11 +38,12 @@ type Owed struct {
 	Error             string        // "" if nothing went wrong: it is behind another one
 }
 
-// DeliveryStore is a Store whose Settle records Outcome.Owed in outbox_deliveries, in the same transaction as the
-// outcome. A table with Routes needs one.
+// DeliveryStore is a Store whose Settle records Outcome.Owed in outbox_deliveries, in the same
+// transaction as the outcome. A table with Routes needs one.
 type DeliveryStore interface {
 	Store
-	// Owes returns, by lane, those of the sinks with rows in outbox_deliveries that are neither delivered nor dead.
+	// Owes returns, by lane, those of the sinks with rows in outbox_deliveries that are neither
+	// delivered nor dead.
 	Owes(ctx context.Context, lanes []int16, sinks []string) (map[int16][]string, error)
 	// LeaseName is the name by which the table's lanes are leased.
 	LeaseName() string
@@ -55,8 +56,8 @@ type Debtor struct {
 	Served bool // a relay delivers them
 }
 
-// Name is the table's, and for a part or a reader of one also which: what relays lease lanes by, and what logs, metrics
-// and pauses call it.
+// Name is the table's, and for a part or a reader of one also which: what relays lease lanes by,
+// and what logs, metrics and pauses call it.
 func (l Layout) Name() string {
 	switch {
 	case l.Part != "":

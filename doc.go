@@ -1,28 +1,30 @@
 // Package outbox is a transactional outbox: commit an event with your data, and it arrives.
 //
-// A service that writes to its database and to a broker separately loses or invents events. Here the event is a row,
-// inserted by a [Writer] in the transaction that changes the data, and a relay (package relay) delivers it afterwards.
+// A service that writes to its database and to a broker separately loses or invents events. Here
+// the event is a row, inserted by a [Writer] in the transaction that changes the data, and a relay
+// (package relay) delivers it afterwards.
 //
 //	write  ->  claim  ->  publish  ->  settle (delivered | retry | dead)  ->  replay
 //
 // # What is guaranteed
 //
-//   - A rolled-back transaction is never delivered. A committed event is delivered to every destination at least once
-//     or is visible as a dead letter.
-//   - Per ordering key, no event is delivered before an earlier one has been delivered or dead-lettered; per key and
-//     sink, where routes send events to several. Two open transactions that write the same key have no order
-//     between them unless WriterConfig.Strict says so.
-//   - A crash between publish and settle publishes the batch again. A Sink that remembers event ids refuses the copy;
-//     see the Sink's own package for its window.
+//   - A rolled-back transaction is never delivered. A committed event is delivered to every
+//     destination at least once or is visible as a dead letter.
+//   - Per ordering key, no event is delivered before an earlier one has been delivered or
+//     dead-lettered; per key and sink, where routes send events to several. Two open transactions
+//     that write the same key have no order between them unless WriterConfig.Strict says so.
+//   - A crash between publish and settle publishes the batch again. A Sink that remembers event ids
+//     refuses the copy; see the Sink's own package for its window.
 //   - A broker that is down costs no attempts: the table fills, then drains.
 //
 // # What is not
 //
-// Events without a key have no order. Delivery to Redis Pub/Sub reaches whoever is subscribed at that moment.
+// Events without a key have no order. Delivery to Redis Pub/Sub reaches whoever is subscribed at
+// that moment.
 //
-// This package has the words that producers, sinks and stores share, and knows no loop, no database and no broker.
-// Package relay has the loop. Packages store/postgres and store/sqlite have a [Database], packages below sink are
-// Sinks.
+// This package has the words that producers, sinks and stores share, and knows no loop, no database
+// and no broker. Package relay has the loop. Packages store/postgres and store/sqlite have a
+// [Database], packages below sink are Sinks.
 //
 // # Words
 //

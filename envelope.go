@@ -17,25 +17,27 @@ import (
 // Envelope appends the message for a delivery to dst and returns it: what subscribers receive.
 type Envelope func(dst []byte, d *Delivery) []byte
 
-// PayloadOnly is the bare payload, as FR-005's sketch publishes it: a subscriber can neither resume nor recognise a
-// copy.
+// PayloadOnly is the bare payload, as FR-005's sketch publishes it: a subscriber can neither resume
+// nor recognise a copy.
 func PayloadOnly(dst []byte, d *Delivery) []byte { return append(dst, d.Payload...) }
 
 // structuredStart is what every message of CloudEvent begins with.
 const structuredStart = `{"specversion":`
 
-// CloudEvent is the structured JSON form of CloudEvents 1.0. id is the event id, source the bounded context (a
-// URI-reference; what is none is percent-encoded). type is the topic, subject the aggregate ("Order/42", or the id
-// alone), time the moment it occurred if that is known. Extensions: sequence (if the row has a number), partitionkey
-// (the ordering key), tenantid, schemaid, schemaversion (if the table has one), and the metadata. sequence is 19
-// decimal digits, so that text sorts as numbers do.
+// CloudEvent is the structured JSON form of CloudEvents 1.0. id is the event id, source the bounded
+// context (a URI-reference; what is none is percent-encoded). type is the topic, subject the
+// aggregate ("Order/42", or the id alone), time the moment it occurred if that is known.
+// Extensions: sequence (if the row has a number), partitionkey (the ordering key), tenantid,
+// schemaid, schemaversion (if the table has one), and the metadata. sequence is 19 decimal digits,
+// so that text sorts as numbers do.
 //
-// Metadata travels whole. A member becomes an extension attribute of its own name where CloudEvents allows it. The name
-// has 1 to 20 lower-case letters and digits and means nothing else. The value is a boolean, an integer of 32 bits, or a
-// string without control characters. The others are one attribute, metadata: a string that holds them as a JSON object.
+// Metadata travels whole. A member becomes an extension attribute of its own name where CloudEvents
+// allows it. The name has 1 to 20 lower-case letters and digits and means nothing else. The value
+// is a boolean, an integer of 32 bits, or a string without control characters. The others are one
+// attribute, metadata: a string that holds them as a JSON object.
 //
-// It is written by hand because the generic encoder was the largest part of the relay's CPU; the tests decode it with
-// encoding/json.
+// It is written by hand because the generic encoder was the largest part of the relay's CPU; the
+// tests decode it with encoding/json.
 func CloudEvent(dst []byte, d *Delivery) []byte {
 	dst = append(dst, structuredStart+`"1.0","id":"`...)
 	dst = appendUUID(dst, d.ID)
@@ -88,8 +90,8 @@ func CloudEvent(dst []byte, d *Delivery) []byte {
 	return append(dst, '}')
 }
 
-// appendPadded appends n, which is positive, with as many digits as the largest has: the sequence extension demands
-// values whose order is that of their text.
+// appendPadded appends n, which is positive, with as many digits as the largest has: the sequence
+// extension demands values whose order is that of their text.
 func appendPadded(dst []byte, n int64) []byte {
 	const digits = 19
 	var text [digits]byte
@@ -111,7 +113,8 @@ func appendUUID(dst []byte, id [16]byte) []byte {
 	return dst
 }
 
-// appendString appends s as a JSON string. Anything but plain ASCII goes the standard library's way.
+// appendString appends s as a JSON string. Anything but plain ASCII goes the standard library's
+// way.
 func appendString(dst []byte, s string) []byte {
 	for i := 0; i < len(s); i++ {
 		if c := s[i]; c < 0x20 || c >= 0x7f || c == '"' || c == '\\' {
@@ -133,8 +136,8 @@ const (
 	contentJSON       = "application/json"
 )
 
-// ContentType returns the media type of a message that an Envelope has made: that of a CloudEvent in its structured
-// form (CloudEvents 1.0, JSON format), or JSON.
+// ContentType returns the media type of a message that an Envelope has made: that of a CloudEvent
+// in its structured form (CloudEvents 1.0, JSON format), or JSON.
 func ContentType(message []byte) string {
 	if bytes.HasPrefix(message, []byte(structuredStart)) {
 		return contentCloudEvent
@@ -142,9 +145,10 @@ func ContentType(message []byte) string {
 	return contentJSON
 }
 
-// Attributes returns the attributes that CloudEvent writes, in its order, each as its string form (CloudEvents 1.0,
-// section 3.1). They are what a sink sends as headers in binary mode, beside the bare payload as the body. The names
-// have no prefix; datacontenttype is among them, for the transport's own header.
+// Attributes returns the attributes that CloudEvent writes, in its order, each as its string form
+// (CloudEvents 1.0, section 3.1). They are what a sink sends as headers in binary mode, beside the
+// bare payload as the body. The names have no prefix; datacontenttype is among them, for the
+// transport's own header.
 func (d *Delivery) Attributes() iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {
 		for _, a := range [...]struct{ name, value string }{
@@ -177,8 +181,8 @@ func (d *Delivery) Attributes() iter.Seq2[string, string] {
 	}
 }
 
-// TraceContext returns the members traceparent and tracestate of the metadata (W3C Trace Context), "" for one that is
-// not there or is no text.
+// TraceContext returns the members traceparent and tracestate of the metadata (W3C Trace Context),
+// "" for one that is not there or is no text.
 func (d *Delivery) TraceContext() (parent, state string) {
 	var trace struct {
 		Parent json.RawMessage `json:"traceparent"`
@@ -210,8 +214,8 @@ func (d *Delivery) timeText() string {
 	return ""
 }
 
-// hasTime tells whether RFC 3339 can write a moment. event_outbox keeps no time but the one in a UUIDv7; and plain SQL
-// can write years that RFC 3339 cannot: no time is better than a wrong one.
+// hasTime tells whether RFC 3339 can write a moment. event_outbox keeps no time but the one in a
+// UUIDv7; and plain SQL can write years that RFC 3339 cannot: no time is better than a wrong one.
 func hasTime(at time.Time) bool { return !at.IsZero() && at.Year() >= 0 && at.Year() <= 9999 }
 
 func (d *Delivery) sequenceText() string {
@@ -228,7 +232,8 @@ func (d *Delivery) schemaVersionText() string {
 	return strconv.Itoa(d.SchemaVersion)
 }
 
-// attributeText is the string form of what isAttribute lets through: a string, a boolean or an integer.
+// attributeText is the string form of what isAttribute lets through: a string, a boolean or an
+// integer.
 func attributeText(value json.RawMessage) string {
 	var s string
 	if value[0] != '"' || json.Unmarshal(value, &s) != nil {
@@ -237,8 +242,9 @@ func attributeText(value json.RawMessage) string {
 	return s
 }
 
-// uriReference returns s if it is a URI-reference (RFC 3986), which the source of a CloudEvent must be. Else it returns
-// s with everything percent-encoded that is no letter, digit, or one of - . _ ~ /.
+// uriReference returns s if it is a URI-reference (RFC 3986), which the source of a CloudEvent must
+// be. Else it returns s with everything percent-encoded that is no letter, digit, or one of - . _ ~
+// /.
 func uriReference(s string) string {
 	if isURIReference(s) {
 		return s
@@ -291,8 +297,9 @@ func isHex(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 }
 
-// taken are the names that members of the metadata cannot have as attributes. They are those of CloudEvents and of its
-// JSON form, the extensions that CloudEvent sends itself, and what an attribute would hide in the JavaScript SDK.
+// taken are the names that members of the metadata cannot have as attributes. They are those of
+// CloudEvents and of its JSON form, the extensions that CloudEvent sends itself, and what an
+// attribute would hide in the JavaScript SDK.
 var taken = map[string]bool{
 	"specversion": true, "id": true, "source": true, "type": true, "subject": true, "time": true,
 	"datacontenttype": true, "dataschema": true, "data": true,
@@ -317,8 +324,8 @@ func appendMetadata(dst []byte, metadata json.RawMessage) []byte {
 	return appendString(dst, rest)
 }
 
-// splitMetadata returns the members of the metadata that are attributes of their own, and the others as the JSON text
-// that the attribute metadata holds, "" if there are none.
+// splitMetadata returns the members of the metadata that are attributes of their own, and the
+// others as the JSON text that the attribute metadata holds, "" if there are none.
 func splitMetadata(metadata json.RawMessage) (own map[string]json.RawMessage, rest string) {
 	if len(metadata) == 0 || string(metadata) == "null" || string(metadata) == "{}" {
 		return nil, ""
@@ -344,8 +351,8 @@ func splitMetadata(metadata json.RawMessage) (own map[string]json.RawMessage, re
 	return own, compact(others)
 }
 
-// compact returns JSON without spaces, and "" for what is none: a column of text in which plain SQL wrote something
-// else.
+// compact returns JSON without spaces, and "" for what is none: a column of text in which plain SQL
+// wrote something else.
 func compact(text []byte) string {
 	var b bytes.Buffer
 	if json.Compact(&b, text) != nil {
@@ -354,7 +361,8 @@ func compact(text []byte) string {
 	return b.String()
 }
 
-// isAttribute tells whether a member of the metadata can be an attribute with its own name and value.
+// isAttribute tells whether a member of the metadata can be an attribute with its own name and
+// value.
 func isAttribute(name string, value json.RawMessage) bool {
 	if name == "" || len(name) > 20 || taken[name] {
 		return false
@@ -376,8 +384,8 @@ func isAttribute(name string, value json.RawMessage) bool {
 	return false // null, which would be the same as no attribute, an object or an array
 }
 
-// isPlain tells whether a JSON string is a String of CloudEvents: neither empty nor with control characters or
-// noncharacters.
+// isPlain tells whether a JSON string is a String of CloudEvents: neither empty nor with control
+// characters or noncharacters.
 func isPlain(quoted json.RawMessage) bool {
 	var s string
 	if json.Unmarshal(quoted, &s) != nil || s == "" {

@@ -10,7 +10,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// TestAttributes compares the attributes with those of the structured form, which other tests hold to the standard.
+// TestAttributes compares the attributes with those of the structured form, which other tests hold
+// to the standard.
 func TestAttributes(t *testing.T) {
 	full := Event{
 		ID: uuid.MustParse("0190b8a0-1c2d-7e3f-8a4b-5c6d7e8f9aab"), Topic: "order.placed", Source: "my shop",

@@ -94,7 +94,8 @@ func TestMetadataTravelsWhole(t *testing.T) {
 		`{"traceparent":"00-\"\\-","b":1,"a":true,"c":"x"}`: `,"a":true,"b":1,"c":"x","traceparent":"00-\"\\-"`,
 		`{"user_id": 7, "trace_id": "t"}`:                   `,"metadata":"{\"trace_id\":\"t\",\"user_id\":7}"`,
 		`{"user_id": {"b": 1, "a": 2}}`:                     `,"metadata":"{\"user_id\":{\"b\":1,\"a\":2}}"`,
-		// Not attributes: names that are taken, too long or not allowed; values that are no attribute's.
+		// Not attributes: names that are taken, too long or not allowed; values that are no
+		// attribute's.
 		`{"id":"x"}`:                     `,"metadata":"{\"id\":\"x\"}"`,
 		`{"metadata":"x"}`:               `,"metadata":"{\"metadata\":\"x\"}"`,
 		`{"Caps":1}`:                     `,"metadata":"{\"Caps\":1}"`,
@@ -125,7 +126,8 @@ func TestMetadataTravelsWhole(t *testing.T) {
 	}
 }
 
-// Whatever a bounded context is called, the source is a URI-reference, and what is one stays as it is.
+// Whatever a bounded context is called, the source is a URI-reference, and what is one stays as it
+// is.
 func TestSourceIsURIReference(t *testing.T) {
 	for source, want := range map[string]string{
 		"shop": "shop", "orders/v1": "orders/v1", "a-b_c.d~e": "a-b_c.d~e", "urn:shop:1": "urn:shop:1",

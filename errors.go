@@ -12,16 +12,18 @@ var (
 	ErrInvalidEvent = errors.New("invalid event")
 	// ErrPayloadTooLarge is matched by the *FieldError of a payload over WriterConfig.MaxPayload.
 	ErrPayloadTooLarge = errors.New("payload too large")
-	// ErrDuplicateEvent says that an event with this id was written before. The transaction is still usable.
+	// ErrDuplicateEvent says that an event with this id was written before. The transaction is
+	// still usable.
 	ErrDuplicateEvent = errors.New("duplicate event")
-	// ErrNoTransaction says that a Writer was given nil, or that one for database/sql was given what is no transaction:
-	// events written through a pool would exist whatever becomes of the change that they tell of.
+	// ErrNoTransaction says that a Writer was given nil, or that one for database/sql was given
+	// what is no transaction: events written through a pool would exist whatever becomes of the
+	// change that they tell of.
 	ErrNoTransaction = errors.New("not a transaction")
-	// ErrNotAttempted is a Sink's answer for a delivery it held back because an earlier one of the same key failed. It
-	// costs no attempt.
+	// ErrNotAttempted is a Sink's answer for a delivery it held back because an earlier one of the
+	// same key failed. It costs no attempt.
 	ErrNotAttempted = errors.New("not attempted: an earlier delivery of the same key failed")
-	// ErrRowsHidden says that row-level security hides the table's rows from this role: a relay would see an empty
-	// table for ever.
+	// ErrRowsHidden says that row-level security hides the table's rows from this role: a relay
+	// would see an empty table for ever.
 	ErrRowsHidden = errors.New("row-level security hides the rows from this role")
 	// ErrNotAllowed says that this role lacks privileges on the table: a relay would go on failing.
 	ErrNotAllowed = errors.New("this database role lacks privileges")
@@ -51,8 +53,8 @@ func (e *FieldError) Unwrap() []error {
 	return []error{ErrInvalidEvent, e.Err}
 }
 
-// A Sink classes its failures with these. An error of no class is retryable: it costs an attempt and is tried again
-// after a growing delay.
+// A Sink classes its failures with these. An error of no class is retryable: it costs an attempt
+// and is tried again after a growing delay.
 
 type classedError struct {
 	error
@@ -83,19 +85,19 @@ func RetryAfter(err error, d time.Duration) error {
 	return &classedError{error: err, class: ClassRetryAfter, after: d}
 }
 
-// Unavailable marks err as the broker's own state rather than the event's: connection refused, timed out, out of
-// memory, read-only. Nothing is counted against the event.
+// Unavailable marks err as the broker's own state rather than the event's: connection refused,
+// timed out, out of memory, read-only. Nothing is counted against the event.
 func Unavailable(err error) error { return &classedError{error: err, class: ClassUnavailable} }
 
-// Postponed marks err as one for which this event waits, and not the whole sink: its endpoint rests, or has no room.
-// Nothing is counted against the event. An event that is always postponed is never dead, so a Sink postpones only what
-// it has not sent, or what was refused unseen.
+// Postponed marks err as one for which this event waits, and not the whole sink: its endpoint
+// rests, or has no room. Nothing is counted against the event. An event that is always postponed is
+// never dead, so a Sink postpones only what it has not sent, or what was refused unseen.
 func Postponed(err error, d time.Duration) error {
 	return &classedError{error: err, class: ClassPostponed, after: d}
 }
 
-// Because gives a failure its name: the reason that its dead letter has, where that is one an event can have, and the
-// beginning of its text in any case. It does not change the class.
+// Because gives a failure its name: the reason that its dead letter has, where that is one an event
+// can have, and the beginning of its text in any case. It does not change the class.
 func Because(reason Reason, err error) error { return &reasonError{error: err, reason: reason} }
 
 type reasonError struct {
@@ -124,7 +126,8 @@ func ReasonOf(err error) Reason {
 	return ReasonDeliveryFailed
 }
 
-// Classify returns the class of a delivery's error and, for ClassRetryAfter and ClassPostponed, the delay.
+// Classify returns the class of a delivery's error and, for ClassRetryAfter and ClassPostponed, the
+// delay.
 func Classify(err error) (Class, time.Duration) {
 	var c *classedError
 	switch {

@@ -20,25 +20,28 @@ const (
 	maxSource        = 50
 )
 
-// DefaultMaxPayload is how many bytes of JSON a payload may have unless WriterConfig says otherwise.
+// DefaultMaxPayload is how many bytes of JSON a payload may have unless WriterConfig says
+// otherwise.
 const DefaultMaxPayload = 1 << 20
 
-// Event is something that happened, with the fields of ADR-004. Topic and Payload are required; Source is required too
-// but may come from WriterConfig.Source.
+// Event is something that happened, with the fields of ADR-004. Topic and Payload are required;
+// Source is required too but may come from WriterConfig.Source.
 type Event struct {
-	// ID identifies the event for ever: it is the duplicate key at every sink and the message id a consumer sees. The
-	// zero value makes the Writer assign a UUIDv7, which costs the database least: no row can have that id yet. A
-	// producer that may repeat a Write (a retried job) must choose it itself.
+	// ID identifies the event for ever: it is the duplicate key at every sink and the message id a
+	// consumer sees. The zero value makes the Writer assign a UUIDv7, which costs the database
+	// least: no row can have that id yet. A producer that may repeat a Write (a retried job) must
+	// choose it itself.
 	ID uuid.UUID
-	// Topic says what happened, for instance "order.placed". It is also the destination unless Destinations is set.
+	// Topic says what happened, for instance "order.placed". It is also the destination unless
+	// Destinations is set.
 	Topic string
 	// OccurredAt is when it happened; zero means now. Kept to the microsecond.
 	OccurredAt time.Time
 	// SchemaID and SchemaVersion describe the payload; a SchemaVersion of zero means 1.
 	SchemaID      string
 	SchemaVersion int
-	// AggregateType and AggregateID name the thing it happened to. Events of one tenant, type and id stay in order; an
-	// empty AggregateID means that the event has no order.
+	// AggregateType and AggregateID name the thing it happened to. Events of one tenant, type and
+	// id stay in order; an empty AggregateID means that the event has no order.
 	AggregateType string
 	AggregateID   string
 	// TenantID is the owner; empty means "default".
@@ -47,10 +50,11 @@ type Event struct {
 	Source string
 	// Destinations lists where to deliver, each once; empty means Topic. Each has its own outcome.
 	Destinations []string
-	// Payload is the event's JSON, at most WriterConfig.MaxPayload bytes, also with its numbers spelled out (1e9 is
-	// ten).
+	// Payload is the event's JSON, at most WriterConfig.MaxPayload bytes, also with its numbers
+	// spelled out (1e9 is ten).
 	Payload json.RawMessage
-	// Metadata travels with the event: trace_id, user_id, traceparent, whatever marshals to a JSON object.
+	// Metadata travels with the event: trace_id, user_id, traceparent, whatever marshals to a JSON
+	// object.
 	Metadata map[string]any
 }
 
@@ -67,7 +71,8 @@ func NewEvent(topic string, v any) (Event, error) {
 	return Event{ID: id, Topic: topic, OccurredAt: time.Now(), Payload: payload}, nil
 }
 
-// NewID returns a UUIDv7: ids made later sort later, which keeps the primary key's index append-only.
+// NewID returns a UUIDv7: ids made later sort later, which keeps the primary key's index
+// append-only.
 func NewID() (uuid.UUID, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -76,11 +81,12 @@ func NewID() (uuid.UUID, error) {
 	return id, nil
 }
 
-// Validate reports the first thing about e that the database would refuse, as a *FieldError. maxPayload is in bytes, as
-// sent and with numbers as jsonb spells them out: 1e131071 counts as 131,072.
+// Validate reports the first thing about e that the database would refuse, as a *FieldError.
+// maxPayload is in bytes, as sent and with numbers as jsonb spells them out: 1e131071 counts as
+// 131,072.
 //
-// It exists because a failed INSERT aborts the caller's whole transaction in PostgreSQL. A bad event must be refused
-// before it is sent, so that the business can decide what to do about it.
+// It exists because a failed INSERT aborts the caller's whole transaction in PostgreSQL. A bad
+// event must be refused before it is sent, so that the business can decide what to do about it.
 func (e *Event) Validate(maxPayload int) error {
 	for _, f := range []struct {
 		name     string

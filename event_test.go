@@ -126,7 +126,8 @@ func TestNewEvent(t *testing.T) {
 	wantFieldError(t, err, "Payload")
 }
 
-// wantFieldError fails t unless err is a *FieldError of that field that callers can tell by errors.Is.
+// wantFieldError fails t unless err is a *FieldError of that field that callers can tell by
+// errors.Is.
 func wantFieldError(t *testing.T, err error, field string) {
 	t.Helper()
 	var fe *FieldError

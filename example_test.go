@@ -14,8 +14,9 @@ import (
 	"github.com/outboxrelay/outbox/relay"
 )
 
-// These examples take the store and the sink as given, because what a test beside this package imports ends up in its
-// users' go.sum. Those of package store/postgres run against a server, and examples/embed is a whole program.
+// These examples take the store and the sink as given, because what a test beside this package
+// imports ends up in its users' go.sum. Those of package store/postgres run against a server, and
+// examples/embed is a whole program.
 
 // An order and the event about it are committed together, or neither is.
 func ExampleWriter_Write() {
@@ -60,8 +61,9 @@ func ExampleSinkFunc() {
 	_ = r.Run
 }
 
-// A dispatcher over event_outbox hands each event to the handler of its type. What goes wrong is named as its dead
-// letter will be: nobody handles the type, or the payload is another. A handler that takes too long needs no Because.
+// A dispatcher over event_outbox hands each event to the handler of its type. What goes wrong is
+// named as its dead letter will be: nobody handles the type, or the payload is another. A handler
+// that takes too long needs no Because.
 func ExampleBecause() {
 	var db outbox.Database // postgres.Connect(ctx, url, postgres.Config{})
 
@@ -104,11 +106,8 @@ func ExampleBecause() {
 	} {
 		fmt.Println(dispatch(context.Background(), outbox.Delivery{Record: &outbox.Record{Event: e}}))
 	}
-	// Output:
-	// booked 70
-	// <nil>
-	// DeserializationFailed: json: cannot unmarshal string into Go value of type struct { Total int }
-	// HandlerMissing: no handler for invoice.lost
+	// Output: booked 70 <nil> DeserializationFailed: json: cannot unmarshal string into Go value of
+	// type struct { Total int } HandlerMissing: no handler for invoice.lost
 }
 
 // answer classes a receiver's answer, as the Sink of a webhook would.
@@ -156,7 +155,8 @@ func ExampleEvent_Validate() {
 	// event 0: Payload contains \u0000, which jsonb refuses (at byte 15)
 }
 
-// A sink that sends message by message and is told later what became of each: the order of keys is InOrder's.
+// A sink that sends message by message and is told later what became of each: the order of keys is
+// InOrder's.
 func ExampleInOrder() {
 	type answer func(err error)
 	send := func(subject string, body []byte, answered answer) { // of a client: it does not wait

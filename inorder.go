@@ -12,28 +12,33 @@ import (
 	"github.com/outboxrelay/outbox/internal/sink/late"
 )
 
-// ErrNoAnswer is what InOrder says of a message that was sent and not answered in time. It may have arrived.
+// ErrNoAnswer is what InOrder says of a message that was sent and not answered in time. It may have
+// arrived.
 var ErrNoAnswer = errors.New("no answer came in time")
 
 // Sending is how InOrder sends a batch.
 type Sending struct {
-	// Send sends the delivery at index i and has done called once with what came of it, by any goroutine, be it before
-	// Send returns. It does not wait for the answer, unless it can end with ctx only.
+	// Send sends the delivery at index i and has done called once with what came of it, by any
+	// goroutine, be it before Send returns. It does not wait for the answer, unless it can end with
+	// ctx only.
 	Send func(i int, done func(Result))
-	// Judge says what an answer with an error means for its event, and ErrNoAnswer too. It may ask the server: it is
-	// called by the goroutine of InOrder, and for what has no answer once three quarters of the time are over. Nil: an
-	// answer is what it is, and ErrNoAnswer is of ClassUnavailable.
+	// Judge says what an answer with an error means for its event, and ErrNoAnswer too. It may ask
+	// the server: it is called by the goroutine of InOrder, and for what has no answer once three
+	// quarters of the time are over. Nil: an answer is what it is, and ErrNoAnswer is of
+	// ClassUnavailable.
 	Judge func(ctx context.Context, i int, r Result) Result
-	// Messages and Bytes of payload are how much is under way together; 0 is no bound. A larger message goes alone.
+	// Messages and Bytes of payload are how much is under way together; 0 is no bound. A larger
+	// message goes alone.
 	Messages, Bytes int
 }
 
-// InOrder publishes a batch message by message, and is the order of keys for a Sink that does so. An event is sent, to
-// all of its destinations at once, when the one before it of its key has its answers. After a failure the later events
-// of the key are answered with ErrNotAttempted. Events without a key, and of different keys, are under way together;
-// those with a lower index begin first. Nothing is sent in the last quarter of the time that ctx gives, so that a slow
-// server has answered by its end; what is left is of ClassNotAttempted. InOrder returns when all is answered or ctx
-// ends. What has no answer then is of ClassUnavailable, for the cause of ctx.
+// InOrder publishes a batch message by message, and is the order of keys for a Sink that does so.
+// An event is sent, to all of its destinations at once, when the one before it of its key has its
+// answers. After a failure the later events of the key are answered with ErrNotAttempted. Events
+// without a key, and of different keys, are under way together; those with a lower index begin
+// first. Nothing is sent in the last quarter of the time that ctx gives, so that a slow server has
+// answered by its end; what is left is of ClassNotAttempted. InOrder returns when all is answered
+// or ctx ends. What has no answer then is of ClassUnavailable, for the cause of ctx.
 func InOrder(ctx context.Context, batch []Delivery, s Sending) []Result {
 	o := &ordering{
 		Sending: s, batch: batch, chains: make([]*chain, len(batch)),
@@ -93,7 +98,8 @@ type answer struct {
 	Result
 }
 
-// chain is what goes out one event after another: the deliveries of a key, or of an event without one.
+// chain is what goes out one event after another: the deliveries of a key, or of an event without
+// one.
 type chain struct {
 	todo    []int     // deliveries that are not ready yet
 	pending int       // those that are, and have no answer
@@ -128,8 +134,9 @@ func (o *ordering) arrange() {
 	}
 }
 
-// advance makes what is next of a chain ready: an event with all of its destinations. One that it names twice waits: a
-// server may refuse a copy of what it is about to store, without calling it a duplicate.
+// advance makes what is next of a chain ready: an event with all of its destinations. One that it
+// names twice waits: a server may refuse a copy of what it is about to store, without calling it a
+// duplicate.
 func (o *ordering) advance(c *chain) {
 	if c.failed {
 		c.todo = slices.DeleteFunc(c.todo, func(i int) bool {

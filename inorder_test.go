@@ -17,7 +17,8 @@ import (
 // errFails is the answer for a destination called fails.
 var errFails = errors.New("it fails")
 
-// orderly is a batch of messages, each KEY/EVENT>DESTINATION or EVENT>DESTINATION, and how it was sent.
+// orderly is a batch of messages, each KEY/EVENT>DESTINATION or EVENT>DESTINATION, and how it was
+// sent.
 type orderly struct {
 	batch []Delivery
 	sent  []string // in the order of sending, ; where an answer was waited for
@@ -38,7 +39,8 @@ func newOrderly(messages ...string) *orderly {
 	return o
 }
 
-// publish has each message answered a second after it was sent. A destination called never is not answered.
+// publish has each message answered a second after it was sent. A destination called never is not
+// answered.
 func (o *orderly) publish(ctx context.Context, s Sending) []Result {
 	var pending atomic.Int64
 	s.Send = func(i int, done func(Result)) {

@@ -10,12 +10,12 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/identifier"
 )
 
-// Layout says which columns of a table play which part. Fields are names of columns but for Table and what is marked
-// otherwise; an empty one means that the table has no such column. Names are validated and quoted once, when the Store
-// is opened. The keys are those of a file of layouts.
+// Layout says which columns of a table play which part. Fields are names of columns but for Table
+// and what is marked otherwise; an empty one means that the table has no such column. Names are
+// validated and quoted once, when the Store is opened. The keys are those of a file of layouts.
 //
-// The types below are PostgreSQL's. SQLite looks at values; what a column was declared with matters only for position.
-// There
+// The types below are PostgreSQL's. SQLite looks at values; what a column was declared with matters
+// only for position. There
 //
 //	uuid        is a text in any spelling of a UUID, or a blob of 16 bytes; app is the text that apps has, lower case
 //	timestamp   is a text, UTC where it names no zone: written as 2006-01-02T15:04:05.000000Z, read also with a space
@@ -26,7 +26,8 @@ import (
 //
 // A row with a value that is none of these becomes a dead letter, and the others go on.
 type Layout struct {
-	// Table may be schema-qualified: "billing.outbox". On SQLite the schema is an attached database.
+	// Table may be schema-qualified: "billing.outbox". On SQLite the schema is an attached
+	// database.
 	Table string `yaml:"table"`
 
 	ID       string `yaml:"id"`       // uuid NOT NULL: the event id, the duplicate key at sinks (required)
@@ -37,8 +38,8 @@ type Layout struct {
 	Key      string   `yaml:"key"`       // what must stay in order, as consumers see it; empty: nothing is ordered
 	KeyScope []string `yaml:"key_scope"` // columns within whose values Key means something: tenant, aggregate type
 
-	// KeylessScope is a column within whose values rows without a key go out in their order, as long as none of them
-	// fails. Empty: they go out side by side.
+	// KeylessScope is a column within whose values rows without a key go out in their order, as
+	// long as none of them fails. Empty: they go out side by side.
 	KeylessScope string `yaml:"keyless_scope"`
 
 	AggregateType string `yaml:"aggregate_type"`
@@ -50,15 +51,16 @@ type Layout struct {
 	Destinations  string `yaml:"destinations"` // jsonb: null or an array of strings
 	Metadata      string `yaml:"metadata"`
 
-	// Sequence is a bigint: the number within the key that consumers see, instead of Position. A row without one has
-	// none.
+	// Sequence is a bigint: the number within the key that consumers see, instead of Position. A
+	// row without one has none.
 	Sequence   string `yaml:"sequence"`
 	OccurredAt string `yaml:"occurred_at"`
 	WrittenAt  string `yaml:"written_at"`
 	TimeID     string `yaml:"time_id"`    // uuid: where there is no WrittenAt, the column whose UUIDv7 tells it (ID)
 	Generation string `yaml:"generation"` // smallint: how often the row was replayed
 
-	// State: either a status column with its values, or a timestamp that is null until delivery, or both.
+	// State: either a status column with its values, or a timestamp that is null until delivery, or
+	// both.
 	Status      string `yaml:"status"`
 	Pending     string `yaml:"pending"`      // value of Status
 	Retrying    string `yaml:"retrying"`     // value of Status while a retry is due; empty: Pending
@@ -72,26 +74,28 @@ type Layout struct {
 	ErrorHistory string `yaml:"error_history"` // jsonb: array of {error, timestamp}
 	DeliveredTo  string `yaml:"delivered_to"`  // jsonb: destinations served while others are retried
 
-	// Settle is what becomes of a row that every destination has (SettleMark). One that waits for a retry or is dead
-	// stays whatever this is.
+	// Settle is what becomes of a row that every destination has (SettleMark). One that waits for a
+	// retry or is dead stays whatever this is.
 	Settle SettleMode `yaml:"settle"`
 
-	// Transaction is an xid8 that each row has from pg_current_xact_id(): with it the table is a log. Its rows are only
-	// inserted: what is delivered is known by positions, and what failed is in outbox_deliveries. So it has no columns
-	// of state. Only PostgreSQL has such tables.
+	// Transaction is an xid8 that each row has from pg_current_xact_id(): with it the table is a
+	// log. Its rows are only inserted: what is delivered is known by positions, and what failed is
+	// in outbox_deliveries. So it has no columns of state. Only PostgreSQL has such tables.
 	Transaction string `yaml:"-"`
-	// Reader names who reads a log besides the relay of its sinks: each reader has positions and leases of its own, and
-	// gets all events. It is package inbox/group's.
+	// Reader names who reads a log besides the relay of its sinks: each reader has positions and
+	// leases of its own, and gets all events. It is package inbox/group's.
 	Reader string `yaml:"-"`
 
-	// Part is a column by which several outboxes share the table, and PartValue what it holds in the rows of this one.
-	// Of is the table whose events these are, for sinks' duplicate keys. They are DeliveriesOf's.
+	// Part is a column by which several outboxes share the table, and PartValue what it holds in
+	// the rows of this one. Of is the table whose events these are, for sinks' duplicate keys. They
+	// are DeliveriesOf's.
 	Part      string `yaml:"-"`
 	PartValue string `yaml:"-"`
 	Of        string `yaml:"-"`
 }
 
-// SettleMode is what becomes of a delivered row. Relays of one table may differ in it: each settles its own rows.
+// SettleMode is what becomes of a delivered row. Relays of one table may differ in it: each settles
+// its own rows.
 type SettleMode string
 
 // The settle modes.
@@ -130,8 +134,9 @@ func OutboxEvents() Layout {
 	}
 }
 
-// EventOutbox is the table event_outbox (docs/seeds.md, 05-01). Its time is read from the rows' UUIDv7. Rows without a
-// key, as the seed writes them, keep their order within an application: it is a FIFO.
+// EventOutbox is the table event_outbox (docs/seeds.md, 05-01). Its time is read from the rows'
+// UUIDv7. Rows without a key, as the seed writes them, keep their order within an application: it
+// is a FIFO.
 func EventOutbox() Layout {
 	return Layout{
 		Table: "event_outbox",
@@ -144,9 +149,9 @@ func EventOutbox() Layout {
 	}
 }
 
-// CrawlOutbox is the table crawl_outbox (docs/seeds.md, FR-007), which FR-005 calls run_outbox. A dead row leaves it:
-// the log, crawl_events, keeps the event. What FR-005 asks of its relay besides is relay.Config's: Destination
-// run:{key}, and MaxAttempts 3.
+// CrawlOutbox is the table crawl_outbox (docs/seeds.md, FR-007), which FR-005 calls run_outbox. A
+// dead row leaves it: the log, crawl_events, keeps the event. What FR-005 asks of its relay besides
+// is relay.Config's: Destination run:{key}, and MaxAttempts 3.
 func CrawlOutbox() Layout {
 	return Layout{
 		Table: "crawl_outbox",
@@ -160,8 +165,8 @@ func CrawlOutbox() Layout {
 	}
 }
 
-// OutboxLog is the table outbox_log, which the migration set log makes: the columns of outbox_events without those of
-// state.
+// OutboxLog is the table outbox_log, which the migration set log makes: the columns of
+// outbox_events without those of state.
 func OutboxLog() Layout {
 	return Layout{
 		Table: "outbox_log",
@@ -175,7 +180,8 @@ func OutboxLog() Layout {
 	}
 }
 
-// KeepsState tells whether a row says itself what has become of it. The rows of a log do not: they are only inserted.
+// KeepsState tells whether a row says itself what has become of it. The rows of a log do not: they
+// are only inserted.
 func (l Layout) KeepsState() bool { return l.Transaction == "" }
 
 // Validate reports every problem of the layout at once.
@@ -245,7 +251,8 @@ func (l Layout) validateLog(add func(format string, args ...any)) {
 	}
 }
 
-// parts are the layout's texts by the names of their keys in a file of layouts, values of Status among them.
+// parts are the layout's texts by the names of their keys in a file of layouts, values of Status
+// among them.
 func (l *Layout) parts() iter.Seq2[string, *string] {
 	return func(yield func(string, *string) bool) {
 		v := reflect.ValueOf(l).Elem()
@@ -275,8 +282,8 @@ func (l Layout) Columns() map[string]string {
 	return m
 }
 
-// Quoted returns the layout as a store writes it into statements: the table, the columns there are and the values of
-// Status quoted, Retrying filled in.
+// Quoted returns the layout as a store writes it into statements: the table, the columns there are
+// and the values of Status quoted, Retrying filled in.
 func (l Layout) Quoted(table, column, value func(string) string) Layout {
 	if l.Retrying == "" {
 		l.Retrying = l.Pending

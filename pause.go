@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// Paused is what operators have paused of a table. Names may be patterns, in which * stands for any text. A pause takes
-// effect between two batches and counts no attempt: what is paused waits, with what is behind it in its key.
+// Paused is what operators have paused of a table. Names may be patterns, in which * stands for any
+// text. A pause takes effect between two batches and counts no attempt: what is paused waits, with
+// what is behind it in its key.
 type Paused struct {
 	Table        bool // all of it
 	Topics       []string
@@ -46,8 +47,8 @@ func fits(pattern, name string) bool {
 	}
 }
 
-// HeldBack returns what tells of each record of a claim, asked in their order, whether it is paused or behind one of
-// its key that is. It is nil where nothing is paused.
+// HeldBack returns what tells of each record of a claim, asked in their order, whether it is paused
+// or behind one of its key that is. It is nil where nothing is paused.
 func (l *ClaimLimit) HeldBack() func(*Record) bool {
 	if !l.Paused.Parts() {
 		return nil

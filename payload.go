@@ -7,26 +7,28 @@ import (
 	"unicode/utf8"
 )
 
-// jsonb accepts less than JSON. The first three are the limits of PostgreSQL's numeric, which holds jsonb's numbers.
+// jsonb accepts less than JSON. The first three are the limits of PostgreSQL's numeric, which holds
+// jsonb's numbers.
 const (
 	maxIntegerDigits  = 131072
 	maxFractionDigits = 16383
 	maxExponent       = 1<<30 - 2
 
-	// The server's parser recurses: with the default max_stack_depth of 2 MB PostgreSQL 15 gave up at 13,086 nested
-	// objects. A limit well below leaves room for servers with less.
+	// The server's parser recurses: with the default max_stack_depth of 2 MB PostgreSQL 15 gave up
+	// at 13,086 nested objects. A limit well below leaves room for servers with less.
 	maxDepth = 1000
 
-	// jsonb spells numbers out when it is read: 1e131071 becomes 131,072 digits. An array of 9,000 of them, 80 kB, was
-	// inserted without complaint and could never be read again (54000, out of memory): every claim would have failed on
-	// that row. This is the bound for callers without a limit of their own; for others the digits count as if they had
-	// been sent.
+	// jsonb spells numbers out when it is read: 1e131071 becomes 131,072 digits. An array of 9,000
+	// of them, 80 kB, was inserted without complaint and could never be read again (54000, out of
+	// memory): every claim would have failed on that row. This is the bound for callers without a
+	// limit of their own; for others the digits count as if they had been sent.
 	maxExpansion = 1 << 20
 )
 
-// checkJSON reports why PostgreSQL would refuse b as jsonb: SQLSTATE 22P02 (not JSON, or a lone surrogate), 22021
-// (invalid UTF-8), 22P05 (\u0000), 22003 (a number outside numeric), 54001 (nesting). Likewise what it would take and
-// not give back (54000), or give back as more than maxBytes because of how it spells numbers.
+// checkJSON reports why PostgreSQL would refuse b as jsonb: SQLSTATE 22P02 (not JSON, or a lone
+// surrogate), 22021 (invalid UTF-8), 22P05 (\u0000), 22003 (a number outside numeric), 54001
+// (nesting). Likewise what it would take and not give back (54000), or give back as more than
+// maxBytes because of how it spells numbers.
 func checkJSON(field string, b []byte, maxBytes int) error {
 	refuse := func(at int, problem string) error {
 		return &FieldError{Field: field, Problem: fmt.Sprintf("%s (at byte %d)", problem, at)}
@@ -73,8 +75,8 @@ func checkJSON(field string, b []byte, maxBytes int) error {
 	return nil
 }
 
-// scanNumber returns where the number at i ends, and by how many digits jsonb makes it longer; below 0: it has none
-// such.
+// scanNumber returns where the number at i ends, and by how many digits jsonb makes it longer;
+// below 0: it has none such.
 func scanNumber(b []byte, i int) (end, more int) {
 	end = i + 1
 	for end < len(b) && isNumberByte(b[end]) {
@@ -87,8 +89,8 @@ func scanNumber(b []byte, i int) (end, more int) {
 	return end, max(0, digits-(end-i))
 }
 
-// scanString returns the position after the string that starts at b[i], or where and what its problem is. b is valid
-// JSON.
+// scanString returns the position after the string that starts at b[i], or where and what its
+// problem is. b is valid JSON.
 func scanString(b []byte, i int) (end int, problem string) {
 	for i++; b[i] != '"'; i++ {
 		if b[i] != '\\' {
@@ -129,8 +131,9 @@ func isNumberByte(c byte) bool {
 	return c >= '0' && c <= '9' || c == '.' || c == 'e' || c == 'E' || c == '+' || c == '-'
 }
 
-// numericDigits returns how many digits jsonb writes for a JSON number. ok tells whether numeric can hold it at all: at
-// most 131,072 digits before the decimal point and 16,383 after it, once the exponent has been applied.
+// numericDigits returns how many digits jsonb writes for a JSON number. ok tells whether numeric
+// can hold it at all: at most 131,072 digits before the decimal point and 16,383 after it, once the
+// exponent has been applied.
 func numericDigits(num []byte) (digits int, ok bool) {
 	var integer, fraction, leadingZeros int // digits as written; zeros before the first significant one
 	significant, inFraction, exponent := false, false, 0

@@ -81,7 +81,8 @@ func TestCheckJSON(t *testing.T) {
 	}
 }
 
-// FuzzCheckJSON looks for a panic of the scanner, which trusts json.Valid, and for an accepted text that is not JSON.
+// FuzzCheckJSON looks for a panic of the scanner, which trusts json.Valid, and for an accepted text
+// that is not JSON.
 func FuzzCheckJSON(f *testing.F) {
 	for _, s := range []string{`{"a":[1,-2.5e+3,"\ud83d\ude00",true,null]}`, `"\ud83d"`, `"\\\u0000"`, `0e-16384`, `[[]]`,
 		"\"\xff\""} {

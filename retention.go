@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Retention is how long rows stay in a table that need not, delivered ones and replayed dead letters, and what becomes
-// of them then. Zero means the default in parentheses.
+// Retention is how long rows stay in a table that need not, delivered ones and replayed dead
+// letters, and what becomes of them then. Zero means the default in parentheses.
 type Retention struct {
 	After   time.Duration // since delivery or replay (7 days; negative: they stay)
 	Archive string        // table (into outbox_archive), none, or a directory for compressed files (table)

@@ -7,16 +7,18 @@ import (
 	"time"
 )
 
-// SinkFunc is a Sink for the simple case: a function that publishes one delivery. The context ends when the relay's
-// time for the batch is over (relay.Config.PublishTimeout), which is for all calls together: none begins in less than
-// twice the time that the longest has taken. What is left comes with the next batch. A call that is cut all the same
-// costs no attempt, unless it had nine tenths of the time.
+// SinkFunc is a Sink for the simple case: a function that publishes one delivery. The context ends
+// when the relay's time for the batch is over (relay.Config.PublishTimeout), which is for all calls
+// together: none begins in less than twice the time that the longest has taken. What is left comes
+// with the next batch. A call that is cut all the same costs no attempt, unless it had nine tenths
+// of the time.
 //
-// Deliveries of a batch are published one after another, in their order. After an error no later event of that key is
-// published. The error is classed as a Sink's is: Permanent, RetryAfter, Unavailable, or any other, which is tried
-// again. Because gives it a name. A panic is an error too, of that delivery alone, and context.DeadlineExceeded has the
-// name HandlerTimeout by itself. A function that may have published and returns an error publishes a copy the next
-// time: it should refuse copies by Delivery.ID, Destination and Generation where its receiver cannot.
+// Deliveries of a batch are published one after another, in their order. After an error no later
+// event of that key is published. The error is classed as a Sink's is: Permanent, RetryAfter,
+// Unavailable, or any other, which is tried again. Because gives it a name. A panic is an error
+// too, of that delivery alone, and context.DeadlineExceeded has the name HandlerTimeout by itself.
+// A function that may have published and returns an error publishes a copy the next time: it should
+// refuse copies by Delivery.ID, Destination and Generation where its receiver cannot.
 type SinkFunc func(ctx context.Context, d Delivery) error
 
 // Publish implements Sink.

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A function's calls share the time of their batch: what would be cut is not begun, and what is cut costs no attempt
-// unless the call had all of the time.
+// A function's calls share the time of their batch: what would be cut is not begun, and what is cut
+// costs no attempt unless the call had all of the time.
 func TestSinkFuncAndItsTime(t *testing.T) {
 	hang := time.Hour
 	for _, tt := range []struct {

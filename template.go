@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Template builds a destination's name from a record, for instance "run:{key}". It knows {topic}, {key} (the aggregate
-// id), {type} (the aggregate type), {tenant} and {source}.
+// Template builds a destination's name from a record, for instance "run:{key}". It knows {topic},
+// {key} (the aggregate id), {type} (the aggregate type), {tenant} and {source}.
 type Template struct {
 	text  string
 	parts []templatePart
@@ -62,7 +62,8 @@ func ParseTemplate(text string) (Template, error) {
 // String returns the template's text.
 func (t Template) String() string { return t.text }
 
-// Expand fills the placeholders from rec. A placeholder whose value is empty is an error: "run:" would mix all runs.
+// Expand fills the placeholders from rec. A placeholder whose value is empty is an error: "run:"
+// would mix all runs.
 func (t Template) Expand(rec *Record) (string, error) {
 	if len(t.parts) == 1 && t.parts[0].field != nil {
 		if s := t.parts[0].field(rec); s != "" { // the common case, without a copy

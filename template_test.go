@@ -51,8 +51,8 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
-// FuzzTemplate compares with the obvious way to do it: replace placeholders one after the other, which is right as long
-// as no value contains a brace.
+// FuzzTemplate compares with the obvious way to do it: replace placeholders one after the other,
+// which is right as long as no value contains a brace.
 func FuzzTemplate(f *testing.F) {
 	f.Add("run:{key}", "42", "order.placed")
 	f.Add("{topic}}{key}", "ü", "\x00")

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// arrivals is what the subscriber has got of messages that are numbered from 1, "n" in their JSON. The key of number n
-// is n modulo keys, so the numbers of a key rise in the order in which they were written.
+// arrivals is what the subscriber has got of messages that are numbered from 1, "n" in their JSON.
+// The key of number n is n modulo keys, so the numbers of a key rise in the order in which they
+// were written.
 type arrivals struct {
 	mu                 sync.Mutex
 	at                 []time.Time // when a number came first
@@ -45,8 +46,8 @@ func (a *arrivals) note(_, payload []byte, at time.Time) {
 	}
 }
 
-// number returns n of {…"n": 12…}, whatever is around it, and 0 if there is none. Decoding the whole would be most of
-// the subscriber's work.
+// number returns n of {…"n": 12…}, whatever is around it, and 0 if there is none. Decoding the
+// whole would be most of the subscriber's work.
 func number(payload []byte) int {
 	_, rest, found := bytes.Cut(payload, []byte(`"n"`))
 	if !found {
@@ -62,7 +63,8 @@ func number(payload []byte) int {
 	return 0
 }
 
-// wait returns nil once all have come. It gives up after limit, and when the process that delivers them has ended.
+// wait returns nil once all have come. It gives up after limit, and when the process that delivers
+// them has ended.
 func (a *arrivals) wait(ctx context.Context, limit time.Duration, from *child) error {
 	var ended chan struct{}
 	if from != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// broker is one in a process of its own: nats or kafka. Both are packages of Go, and there they share neither memory
-// nor garbage collector with what is measured.
+// broker is one in a process of its own: nats or kafka. Both are packages of Go, and there they
+// share neither memory nor garbage collector with what is measured.
 type broker struct {
 	*child
 	url string

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// childVariable has a process of this program be something else than the bench: a broker, or a side of a comparison.
+// childVariable has a process of this program be something else than the bench: a broker, or a side
+// of a comparison.
 const childVariable = "OUTBOX_BENCH_CHILD"
 
 // What a side's process is told by its environment.
@@ -24,7 +25,8 @@ const (
 // childLimit is how long a child may take to be ready, and to end.
 const childLimit = 20 * time.Second
 
-// child is another process of this program. It ends when its input does, so that it never outlives this process.
+// child is another process of this program. It ends when its input does, so that it never outlives
+// this process.
 type child struct {
 	ready string // the line that it has printed when it was ready
 	input io.WriteCloser
@@ -94,7 +96,8 @@ func runChild(ctx context.Context, kind string) error {
 	return serveSide(ctx, kind)
 }
 
-// serveSide connects, says that it is ready, serves once it is told to, and stops when its input ends.
+// serveSide connects, says that it is ready, serves once it is told to, and stops when its input
+// ends.
 func serveSide(ctx context.Context, name string) error {
 	one, err := sideCalled(name)
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// cpu is processor time in seconds. Unlike events per second it hardly depends on what else the machine does.
+// cpu is processor time in seconds. Unlike events per second it hardly depends on what else the
+// machine does.
 type cpu struct{ postgres, redis, child, self float64 }
 
 func (s *servers) cpu() cpu {
@@ -18,7 +19,8 @@ func (s *servers) cpu() cpu {
 		if err != nil {
 			continue // it has ended
 		}
-		// The name, in parentheses, may hold spaces; after it come state, parent, …, utime and stime in ticks of 10 ms.
+		// The name, in parentheses, may hold spaces; after it come state, parent, …, utime and
+		// stime in ticks of 10 ms.
 		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 		parent, _ := strconv.Atoi(fields[1])

@@ -10,7 +10,8 @@ import (
 // drainLimit is how long one drain may take before it counts as lost.
 const drainLimit = 2 * time.Minute
 
-// measurementLimit is for one measurement with what comes before and after it: nothing may stop a whole run.
+// measurementLimit is for one measurement with what comes before and after it: nothing may stop a
+// whole run.
 const measurementLimit = 2 * drainLimit
 
 // lateCopies is how long after its last event a side may still publish one twice.
@@ -56,8 +57,9 @@ func (t task) called(name, base string) task {
 	return t
 }
 
-// drainSide measures one drain: from the moment the side's process is told to begin until its last event has arrived.
-// Processor time counts until everything is settled, the rest until the process has ended.
+// drainSide measures one drain: from the moment the side's process is told to begin until its last
+// event has arrived. Processor time counts until everything is settled, the rest until the process
+// has ended.
 func (s *servers) drainSide(ctx context.Context, one side, rows int, into *line) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, measurementLimit)
 	defer cancel()
@@ -135,7 +137,8 @@ func (s *servers) settled(ctx context.Context, one side) error {
 	}
 }
 
-// written is what the server has counted so far: rows updated or deleted in any table, and bytes of its log.
+// written is what the server has counted so far: rows updated or deleted in any table, and bytes of
+// its log.
 type written struct{ updates, wal float64 }
 
 func (s *servers) counted(ctx context.Context) (w written, err error) {
@@ -144,7 +147,8 @@ func (s *servers) counted(ctx context.Context) (w written, err error) {
 	return w, err
 }
 
-// sessionsEnded waits for the ends of the sessions since began, which count rows when they end, if not before.
+// sessionsEnded waits for the ends of the sessions since began, which count rows when they end, if
+// not before.
 func (s *servers) sessionsEnded(ctx context.Context, began time.Time) error {
 	s.app.Reset()
 	for sessions := 1; sessions > 0; time.Sleep(20 * time.Millisecond) {

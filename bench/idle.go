@@ -22,14 +22,14 @@ import (
 // idleChild is a relay with its defaults, of all tables that there are.
 const idleChild = "idle"
 
-// idleSettles is how long a relay has been idle before it is looked at. Connections that were needed at its start are
-// closed after half a minute, its first retention comes after one, and autovacuum looks at what is new in the minute
-// after that.
+// idleSettles is how long a relay has been idle before it is looked at. Connections that were
+// needed at its start are closed after half a minute, its first retention comes after one, and
+// autovacuum looks at what is new in the minute after that.
 const idleSettles = 165 * time.Second
 
-// idle measures what a relay costs while nothing happens, at a PostgreSQL of its own with its defaults and
-// pg_stat_statements. A checkpoint has the first change of each page written whole, so it is measured apart: by default
-// one comes every five minutes.
+// idle measures what a relay costs while nothing happens, at a PostgreSQL of its own with its
+// defaults and pg_stat_statements. A checkpoint has the first change of each page written whole, so
+// it is measured apart: by default one comes every five minutes.
 func idle(ctx context.Context, s *servers, o options, found *figures) error {
 	found.Rounds = 1
 	all := append(slices.Clone(pgmigrations.Sets), "log")
@@ -93,8 +93,8 @@ func (s *servers) idles(ctx context.Context, sets []string, o options, into *lin
 	return nil
 }
 
-// look is what was counted so far: bytes of log, statements but for those of this, the relay's connections, and
-// processor time.
+// look is what was counted so far: bytes of log, statements but for those of this, the relay's
+// connections, and processor time.
 type look struct {
 	wal, statements float64
 	connections     int

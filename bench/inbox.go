@@ -22,8 +22,8 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// remembers measures what remembering an id costs a transaction with an effect, beside as many remembered ids as
-// --delivered says, and how long the end of their window takes.
+// remembers measures what remembering an id costs a transaction with an effect, beside as many
+// remembered ids as --delivered says, and how long the end of their window takes.
 func remembers(ctx context.Context, _ *servers, o options, found *figures) (err error) {
 	own, err := testenv.StartPostgres(ctx, testenv.PostgresConfig{Fsync: true})
 	if err != nil {
@@ -100,7 +100,8 @@ func remembers(ctx context.Context, _ *servers, o options, found *figures) (err 
 // groupWorkers are the handlers at a time of a group, and the loops that it is compared with.
 const groupWorkers = 8
 
-// groups measures how fast a group handles a backlog of a log, beside loops that have the same effects and nothing else.
+// groups measures how fast a group handles a backlog of a log, beside loops that have the same
+// effects and nothing else.
 func groups(ctx context.Context, url string, db *pgxpool.Pool, o options, found *figures) error {
 	if err := pgmigrations.Up(ctx, url, "log"); err != nil {
 		return err

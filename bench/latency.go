@@ -37,8 +37,8 @@ func latencyLines() []latencyLine {
 	}
 }
 
-// latency offers 1000 transactions a second, of a business row and an event, over 50 keys. It measures from the moment
-// the commit returned until the subscriber has the message.
+// latency offers 1000 transactions a second, of a business row and an event, over 50 keys. It
+// measures from the moment the commit returned until the subscriber has the message.
 func latency(ctx context.Context, s *servers, o options, found *figures) error {
 	length := time.Duration(o.seconds) * time.Second / time.Duration(o.rounds)
 	var tasks []task
@@ -143,8 +143,9 @@ func (s *servers) offer(ctx context.Context, l latencyLine, length time.Duration
 // latencyLimit is how long the last events may take that are under way when all are written.
 const latencyLimit = 20 * time.Second
 
-// onSchedule writes events 1 to total, one each interval, by a writer for each key. A writer whose commits are slow
-// falls behind its schedule, and then makes up for it. It returns when each commit had returned.
+// onSchedule writes events 1 to total, one each interval, by a writer for each key. A writer whose
+// commits are slow falls behind its schedule, and then makes up for it. It returns when each commit
+// had returned.
 func onSchedule(ctx context.Context, total, keys int, interval time.Duration, write writing) ([]time.Time, error) {
 	committed := make([]time.Time, total+1)
 	failed := make([]error, keys)

@@ -1,5 +1,6 @@
-// Command bench measures the outbox beside the limit of the machine it runs on, on private servers with PostgreSQL's
-// default durability. What it prints is ratios within one run: absolute figures drift with the machine.
+// Command bench measures the outbox beside the limit of the machine it runs on, on private servers
+// with PostgreSQL's default durability. What it prints is ratios within one run: absolute figures
+// drift with the machine.
 //
 //	go run . all        everything below but seeds and report
 //	go run . peers      drain, latency and producer: beside the peers, and beside the least statements

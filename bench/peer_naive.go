@@ -8,8 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// naiveLoop is the publisher of FR-005 as its sketch has it: 100 events every 200 ms, each published and marked by
-// itself. 500 events a second are its limit, so it gets a small part of the backlog.
+// naiveLoop is the publisher of FR-005 as its sketch has it: 100 events every 200 ms, each
+// published and marked by itself. 500 events a second are its limit, so it gets a small part of the
+// backlog.
 var naiveLoop = side{
 	name: "FR-005's loop", kind: peer, share: 25,
 	tables: []string{outboxTables[1].layout.Table},

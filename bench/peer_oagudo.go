@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// oagudoReader is github.com/oagudo/outbox with one reader, which is all that it allows without copies, and large
-// batches.
+// oagudoReader is github.com/oagudo/outbox with one reader, which is all that it allows without
+// copies, and large batches.
 var oagudoReader = side{
 	name: "oagudo/outbox", kind: peer,
 	// The table of its README, by another name.
@@ -61,7 +61,8 @@ func (p oagudoPublisher) Publish(ctx context.Context, m *oagudo.Message) error {
 	return p.client.Publish(ctx, "order.placed", m.Payload).Err()
 }
 
-// oagudoWriter is its Writer. An optimistic one also publishes, right after the commit and in the writer's process.
+// oagudoWriter is its Writer. An optimistic one also publishes, right after the commit and in the
+// writer's process.
 func oagudoWriter(optimistic bool) opening {
 	return func(_ context.Context, s *servers, _ ...func(string)) (writing, func(), error) {
 		db, err := s.standard()

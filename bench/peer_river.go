@@ -11,7 +11,8 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// riverTuned is River with 500 workers that publish, and no pause between its fetches. It keeps no order.
+// riverTuned is River with 500 workers that publish, and no pause between its fetches. It keeps no
+// order.
 var riverTuned = side{
 	name: "River, 500 workers", kind: peer,
 	setup: func(ctx context.Context, s *servers) error {

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// watermillQueue is watermill-sql with its queue schema, which deletes what is acknowledged, in batches of 1000. Its
-// topic is the table watermill_queue.
+// watermillQueue is watermill-sql with its queue schema, which deletes what is acknowledged, in
+// batches of 1000. Its topic is the table watermill_queue.
 var watermillQueue = side{
 	name: "watermill-sql, queue", kind: peer,
 	setup: func(_ context.Context, s *servers) error {
@@ -67,7 +67,8 @@ func watermillTables(
 	return subscriber.SubscribeInitialize(topic)
 }
 
-// forward publishes what a subscriber of the topic gets. It hands out a message when the one before is acknowledged.
+// forward publishes what a subscriber of the topic gets. It hands out a message when the one before
+// is acknowledged.
 func forward(
 	s *servers, topic string, schema watermillsql.SchemaAdapter, offsets watermillsql.OffsetsAdapter,
 	until context.Context,

@@ -23,7 +23,8 @@ type producerLine struct {
 	opens      opening
 }
 
-// The lines without an event. "Spare" has a round trip more that does nothing, where an event's INSERT would have it.
+// The lines without an event. "Spare" has a round trip more that does nothing, where an event's
+// INSERT would have it.
 const (
 	plainOne      = "no event, 1 round trip"
 	plainThree    = "no event, 3 round trips"
@@ -108,8 +109,8 @@ func plainBatch(_ context.Context, s *servers, _ ...func(string)) (writing, func
 	}, func() {}, nil
 }
 
-// plainTransaction is BEGIN, INSERT and COMMIT, with an empty statement before COMMIT if a spare round trip is asked
-// for.
+// plainTransaction is BEGIN, INSERT and COMMIT, with an empty statement before COMMIT if a spare
+// round trip is asked for.
 func plainTransaction(spare bool) opening {
 	return func(_ context.Context, s *servers, _ ...func(string)) (writing, func(), error) {
 		return func(ctx context.Context, _, key int) error {

@@ -275,7 +275,8 @@ func render(all allFigures) (map[string][]byte, error) {
 	return files, nil
 }
 
-// setups are what a user may choose, the default first, and the line of the drain that has its figures.
+// setups are what a user may choose, the default first, and the line of the drain that has its
+// figures.
 var setups = []struct{ what, line string }{
 	{"as installed", "outbox_events, mark, ADR-004's indexes"},
 	{"after `outbox migrate indexes lean`", "outbox_events, mark"},
@@ -310,7 +311,8 @@ func (all allFigures) speed() string {
 	return out.String()
 }
 
-// replaceBetween puts the text between the markers of a bench. Some benches have none: an ADR has their figures.
+// replaceBetween puts the text between the markers of a bench. Some benches have none: an ADR has
+// their figures.
 func replaceBetween(text []byte, bench, generated string) []byte {
 	begin, end := "<!-- generated: "+bench+" -->\n", "<!-- end: "+bench+" -->"
 	before, rest, _ := strings.Cut(string(text), begin)

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// docs/benchmarks.md, its plots and the README's figures are what `go run . report` makes of the results.
+// docs/benchmarks.md, its plots and the README's figures are what `go run . report` makes of the
+// results.
 func TestDocumentIsWhatTheResultsSay(t *testing.T) {
 	all, err := readFigures(resultsDir)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// figures is what one run of a bench has measured. It is kept as JSON, and docs/benchmarks.md is made of it.
+// figures is what one run of a bench has measured. It is kept as JSON, and docs/benchmarks.md is
+// made of it.
 type figures struct {
 	Bench    string  `json:"bench"`
 	Day      string  `json:"day"`
@@ -149,7 +150,8 @@ func (f *figures) keep(o options) error {
 	return os.WriteFile(filepath.Join(o.out, f.Bench+".json"), text, 0o644)
 }
 
-// encode has four significant digits of each value, and one line a thing measured, so that a diff can be read.
+// encode has four significant digits of each value, and one line a thing measured, so that a diff
+// can be read.
 func (f *figures) encode() ([]byte, error) {
 	for _, l := range f.Lines {
 		for _, values := range l.Values {

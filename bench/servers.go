@@ -20,7 +20,8 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// servers are the private servers, the clients that everything measured shares, and a subscriber to every channel.
+// servers are the private servers, the clients that everything measured shares, and a subscriber to
+// every channel.
 type servers struct {
 	postgres                      *testenv.Postgres
 	redis                         *testenv.Redis

@@ -14,8 +14,9 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// side is one way of getting committed events to Redis: ours, a peer, or a bare loop. It serves in a process of its
-// own, whatever it is, so that its processor time can be told from that of the writers and the subscriber.
+// side is one way of getting committed events to Redis: ours, a peer, or a bare loop. It serves in
+// a process of its own, whatever it is, so that its processor time can be told from that of the
+// writers and the subscriber.
 type side struct {
 	name string
 	kind kind
@@ -131,7 +132,8 @@ func (s *servers) empty(ctx context.Context, one side) error {
 	return s.exec(ctx, "TRUNCATE orders, "+strings.Join(one.tables, ", "))
 }
 
-// ready has the side's tables empty, with a backlog if rows is not 0, and what was written before out of the way.
+// ready has the side's tables empty, with a backlog if rows is not 0, and what was written before
+// out of the way.
 func (s *servers) ready(ctx context.Context, one side, rows int) error {
 	if err := s.empty(ctx, one); err != nil {
 		return err
@@ -187,8 +189,8 @@ var padding = strings.Repeat("x", 475)
 
 func body(n int) ([]byte, error) { return json.Marshal(numbered{n, padding}) }
 
-// event leaves its id to the writer. One of outbox.NewEvent has an id of its own, and its INSERT asks whether it is
-// there already (docs/adr/0004).
+// event leaves its id to the writer. One of outbox.NewEvent has an id of its own, and its INSERT
+// asks whether it is there already (docs/adr/0004).
 func event(n, key int) (outbox.Event, error) {
 	payload, err := body(n)
 	return outbox.Event{Topic: "order.placed", Payload: payload, AggregateType: "Order", AggregateID: fmt.Sprint(key)}, err

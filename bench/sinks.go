@@ -11,14 +11,16 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// sinksLimit is how long sinks may take. Rounds that do not fit are left out; the figures are those of the rest.
+// sinksLimit is how long sinks may take. Rounds that do not fit are left out; the figures are those
+// of the rest.
 const sinksLimit = 5 * time.Minute
 
 // intoNothing is the line of a relay whose sink keeps nothing: what the table allows.
 const intoNothing = "into nothing"
 
-// sinks compares the drain of a backlog through each sink with its two limits: what the sink's client publishes from
-// memory, and what the relay drains into nothing. Ratios are those of one round.
+// sinks compares the drain of a backlog through each sink with its two limits: what the sink's
+// client publishes from memory, and what the relay drains into nothing. Ratios are those of one
+// round.
 func sinks(ctx context.Context, s *servers, o options, found *figures) error {
 	targets, stop, err := openTargets(ctx, s)
 	defer stop()
@@ -55,7 +57,8 @@ type target struct {
 	// clear empties the destination, arrived counts what is there.
 	clear   func(context.Context) error
 	arrived func(context.Context) (int, error)
-	// publish uses the client alone: pipelined, each message acknowledged, no copy refused, no order looked after.
+	// publish uses the client alone: pipelined, each message acknowledged, no copy refused, no
+	// order looked after.
 	publish func(context.Context, []message) error
 }
 

@@ -14,11 +14,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// subscriber counts what arrives; handle, if set, sees each message in the order of arrival. Channel and payload are
-// valid until it returns.
+// subscriber counts what arrives; handle, if set, sees each message in the order of arrival.
+// Channel and payload are valid until it returns.
 //
-// It reads the answers of Redis by itself and keeps nothing of them: it has the processors in common with what it
-// measures, and a message cost a client library as much as Redis (3 µs; like this 0.7).
+// It reads the answers of Redis by itself and keeps nothing of them: it has the processors in
+// common with what it measures, and a message cost a client library as much as Redis (3 µs; like
+// this 0.7).
 type subscriber struct {
 	conn   net.Conn
 	in     *bufio.Reader
@@ -61,8 +62,8 @@ func subscribe(ctx context.Context, client *redis.Client) (*subscriber, error) {
 	return s, nil
 }
 
-// receive reads the next message, into the memory of the last one. It is an array of four: pmessage, the pattern,
-// channel and payload (https://redis.io/docs/latest/develop/pubsub).
+// receive reads the next message, into the memory of the last one. It is an array of four:
+// pmessage, the pattern, channel and payload (https://redis.io/docs/latest/develop/pubsub).
 func (s *subscriber) receive(channel, payload []byte) (_, _ []byte, err error) {
 	if err := s.expect("*4", "$8", "pmessage", "$1", "*"); err != nil {
 		return nil, nil, err

@@ -165,8 +165,8 @@ func (s *servers) bareLoop(ctx context.Context, t table, publish func([]bareRow)
 	}
 }
 
-// sameStatementsLoop is the relay's own statements and script without the relay: no lease renewal, no order, no
-// outcomes.
+// sameStatementsLoop is the relay's own statements and script without the relay: no lease renewal,
+// no order, no outcomes.
 func sameStatementsLoop(ctx context.Context, s *servers, t table, _ context.Context) error {
 	store, err := s.relay.OpenTable(ctx, t.layout)
 	if err != nil {

@@ -30,12 +30,14 @@ import (
 	"github.com/outboxrelay/outbox/sink/webhook"
 )
 
-// place is the name of every destination: channel, stream, subject, topic, queue, table and endpoint.
+// place is the name of every destination: channel, stream, subject, topic, queue, table and
+// endpoint.
 const place = "bench"
 
 const webhookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo="
 
-// openTargets starts the brokers that are not there yet and opens a sink on each. stop undoes it, after an error too.
+// openTargets starts the brokers that are not there yet and opens a sink on each. stop undoes it,
+// after an error too.
 func openTargets(ctx context.Context, s *servers) (targets []target, stop func(), err error) {
 	var stops []func()
 	stop = func() {
@@ -262,8 +264,8 @@ func openRabbit(ctx context.Context, _ *servers, later func(func())) (target, er
 	}, nil
 }
 
-// openTable has the receiving database on the server of the outbox: both share its processor time, as they would here
-// with two servers.
+// openTable has the receiving database on the server of the outbox: both share its processor time,
+// as they would here with two servers.
 func openTable(ctx context.Context, s *servers, later func(func())) (target, error) {
 	if err := s.exec(ctx, "CREATE DATABASE receiver"); err != nil {
 		return target{}, err

@@ -50,7 +50,8 @@ func TestMain(m *testing.M) {
 	_ = os.RemoveAll(dir) // a temporary directory
 }
 
-// world is a database with all tables, a Redis, and a gateway with a relay that a test's program can have killed.
+// world is a database with all tables, a Redis, and a gateway with a relay that a test's program
+// can have killed.
 type world struct {
 	t       *testing.T
 	env     []string // of the command
@@ -148,8 +149,9 @@ func (w *world) kill() {
 	}
 }
 
-// control lets a test's program kill the gateway (POST /kill) and start it (POST /start), write events whose payloads
-// count from first into the log (POST /write?type=T&of=Order&key=K&first=1&count=10), and count a subscription's dead letters.
+// control lets a test's program kill the gateway (POST /kill) and start it (POST /start), write
+// events whose payloads count from first into the log (POST
+// /write?type=T&of=Order&key=K&first=1&count=10), and count a subscription's dead letters.
 func (w *world) control() string {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /kill", func(http.ResponseWriter, *http.Request) { w.kill() })

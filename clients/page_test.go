@@ -15,8 +15,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// The hook in a browser, which has no token: its page's server adds that to the request for a ticket. The gateway is
-// killed on the way, and each event is shown once, in order.
+// The hook in a browser, which has no token: its page's server adds that to the request for a
+// ticket. The gateway is killed on the way, and each event is shown once, in order.
 func TestHook(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// python returns the Python that has psycopg: a virtual environment's, or the system's with Debian's package.
+// python returns the Python that has psycopg: a virtual environment's, or the system's with
+// Debian's package.
 func python(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"python3", "/usr/bin/python3"} {

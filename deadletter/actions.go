@@ -5,9 +5,10 @@ import (
 	"encoding/json"
 )
 
-// Actions returns a page of the record with one entry for each action, newest first, and what ActionFilter.After must
-// be for the next page, or "". The entries that an action wrote one after the other, one a transaction, are summed up
-// in the newest. They are those that name the same run in their detail and have nobody else's between them.
+// Actions returns a page of the record with one entry for each action, newest first, and what
+// ActionFilter.After must be for the next page, or "". The entries that an action wrote one after
+// the other, one a transaction, are summed up in the newest. They are those that name the same run
+// in their detail and have nobody else's between them.
 func Actions(ctx context.Context, store Store, f ActionFilter) (actions []Action, next string, err error) {
 	limit := f.Limit
 	if limit == 0 {

@@ -9,8 +9,8 @@ import (
 
 const clearLetters = 1000 // a transaction of Discard and Purge
 
-// Discard marks letters as not to be replayed. It deletes nothing: a discarded letter can be seen, and replayed by its
-// id. When ctx ends it returns how many it marked so far.
+// Discard marks letters as not to be replayed. It deletes nothing: a discarded letter can be seen,
+// and replayed by its id. When ctx ends it returns how many it marked so far.
 func Discard(ctx context.Context, store Store, selection Selection, by Operator) (int, error) {
 	if strings.TrimSpace(by.Reason) == "" {
 		return 0, ErrNoReason
@@ -46,8 +46,8 @@ type Purge struct {
 	Tenant    string        `json:"tenant,omitempty"`    // of this one only
 }
 
-// Run deletes the letters, in bounded batches, and returns how many. When ctx ends it stops between two. Pending
-// letters are never deleted.
+// Run deletes the letters, in bounded batches, and returns how many. When ctx ends it stops between
+// two. Pending letters are never deleted.
 func (p Purge) Run(ctx context.Context, store Store, by Operator) (int, error) {
 	if p.OlderThan < 0 {
 		return 0, fmt.Errorf("%w: letters cannot be younger than now", ErrFilter)

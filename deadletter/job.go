@@ -15,8 +15,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// The reasons for which jobs fail for good (docs/seeds.md, 05-01), beside outbox.ReasonHandlerMissing. Those of events
-// are package outbox's.
+// The reasons for which jobs fail for good (docs/seeds.md, 05-01), beside
+// outbox.ReasonHandlerMissing. Those of events are package outbox's.
 const (
 	JobMaxRetries        outbox.Reason = "MaxRetries"
 	JobValidation        outbox.Reason = "Validation"
@@ -32,7 +32,8 @@ var reasons = map[Source][]outbox.Reason{
 		outbox.ReasonHandlerMissing, outbox.ReasonHandlerTimeout},
 }
 
-// ReasonError says that letters of a source cannot have a reason: all but HandlerMissing belong to one source.
+// ReasonError says that letters of a source cannot have a reason: all but HandlerMissing belong to
+// one source.
 type ReasonError struct {
 	Source Source
 	Reason outbox.Reason
@@ -54,8 +55,9 @@ func (s Source) CheckReason(reason outbox.Reason) error {
 	return nil
 }
 
-// Job is a job that failed for good, whoever ran it. With SourceEvent it is an event that a consumer gives up: ID is
-// the event's id then, and Type its topic. A relay keeps the letters of what it cannot deliver by itself.
+// Job is a job that failed for good, whoever ran it. With SourceEvent it is an event that a
+// consumer gives up: ID is the event's id then, and Type its topic. A relay keeps the letters of
+// what it cannot deliver by itself.
 type Job struct {
 	Source    Source    // empty: SourceJob
 	ID        uuid.UUID // the job's own id
@@ -112,8 +114,9 @@ type Recorder interface {
 	RecordJob(ctx context.Context, job Job) (uuid.UUID, error)
 }
 
-// Add stores the letter of a failed job, or of an event that a consumer gives up, and returns the letter's id. A job
-// that is recorded again with the same attempts, because its runner did not learn that it was, keeps the letter it has.
+// Add stores the letter of a failed job, or of an event that a consumer gives up, and returns the
+// letter's id. A job that is recorded again with the same attempts, because its runner did not
+// learn that it was, keeps the letter it has.
 func Add(ctx context.Context, r Recorder, job Job) (uuid.UUID, error) {
 	if err := job.validate(); err != nil {
 		return uuid.Nil, fmt.Errorf("record job %s: %w", job.ID, err)

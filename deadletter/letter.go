@@ -122,8 +122,8 @@ type Action struct {
 	Filter  json.RawMessage `json:"filter,omitempty"`
 	Reason  *string         `json:"reason,omitempty"`
 	Detail  json.RawMessage `json:"detail,omitempty"`
-	// Login is the database's own word of who it was: the login of the session. Nil where there are none (SQLite), and
-	// of entries from before it was kept.
+	// Login is the database's own word of who it was: the login of the session. Nil where there are
+	// none (SQLite), and of entries from before it was kept.
 	Login *string `json:"login,omitempty"`
 }
 
@@ -141,8 +141,9 @@ type Operator struct {
 	Reason string
 }
 
-// Selection chooses the letters to act on: pending ones that the filter matches, and of those only IDs if there are
-// any. The zero value chooses none: a list of ids that turned out empty must not mean everything.
+// Selection chooses the letters to act on: pending ones that the filter matches, and of those only
+// IDs if there are any. The zero value chooses none: a list of ids that turned out empty must not
+// mean everything.
 type Selection struct {
 	IDs       []uuid.UUID `json:"ids,omitempty"`
 	All       bool        `json:"all,omitempty"`       // every pending letter

@@ -13,9 +13,10 @@ type PreviewTable struct {
 	Table   string `json:"table"` // "" for jobs
 	Letters int    `json:"letters"`
 	Stuck   int    `json:"stuck"` // letters that cannot be put back now
-	// Overtaken keys had a later event delivered. Racing keys have a later one that waits to be delivered: it can go
-	// first if a relay has read it already. LeftBehind keys have an earlier letter that is not among those chosen. What
-	// has left its table, by retention or because of the settle mode, is not seen.
+	// Overtaken keys had a later event delivered. Racing keys have a later one that waits to be
+	// delivered: it can go first if a relay has read it already. LeftBehind keys have an earlier
+	// letter that is not among those chosen. What has left its table, by retention or because of
+	// the settle mode, is not seen.
 	Overtaken  Keys `json:"overtaken"`
 	Racing     Keys `json:"racing"`
 	LeftBehind Keys `json:"leftBehind"`

@@ -15,7 +15,8 @@ import (
 const (
 	// pageLetters bounds a page: its rows stay locked until it commits, and Ctrl-C waits for it.
 	pageLetters = 500
-	// pageLimit bounds the transaction of a page. A stop does not interrupt one: its outcome would be unknown.
+	// pageLimit bounds the transaction of a page. A stop does not interrupt one: its outcome would
+	// be unknown.
 	pageLimit = 30 * time.Second
 	// firstIDs is how many letters a report names of each kind.
 	firstIDs = 10
@@ -69,10 +70,10 @@ type SkipReason struct {
 	First []uuid.UUID `json:"first"` // at most 10
 }
 
-// Replay puts letters back to work, page by page, the letters of a key in the order of its events. When ctx ends it
-// finishes the page it is at and returns the sum so far with the error of ctx. The same call goes on from there later,
-// because what was replayed is no longer pending. Letters that are written behind the place it has reached are met as
-// well.
+// Replay puts letters back to work, page by page, the letters of a key in the order of its events.
+// When ctx ends it finishes the page it is at and returns the sum so far with the error of ctx. The
+// same call goes on from there later, because what was replayed is no longer pending. Letters that
+// are written behind the place it has reached are met as well.
 func Replay(ctx context.Context, store Store, o ReplayOptions) (Replayed, error) {
 	sum := Replayed{Tables: map[string]int{}}
 	if err := o.Selection.check(); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/outboxrelay/outbox/deadletter"
 )
 
-// pile is letters to replay, every tenth of which cannot be. The stores' own tests show that a real one keeps the
-// promises.
+// pile is letters to replay, every tenth of which cannot be. The stores' own tests show that a real
+// one keeps the promises.
 type pile struct {
 	deadletter.Store
 	left    int

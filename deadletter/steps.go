@@ -16,21 +16,24 @@ import (
 // maxSet is the most letters of a Set.
 const maxSet = 1_000_000
 
-// Set is exactly the letters that a selection took when it was frozen, in the order of a replay. What comes later is
-// not among them.
+// Set is exactly the letters that a selection took when it was frozen, in the order of a replay.
+// What comes later is not among them.
 type Set struct {
 	Selection Selection
 	Letters   []Frozen
 }
 
-// Frozen is a letter of a Set, and the event or job that it is of. Letters of one event stand together.
+// Frozen is a letter of a Set, and the event or job that it is of. Letters of one event stand
+// together.
 type Frozen struct{ ID, Of uuid.UUID }
 
-// ErrSetChanged says that some of the letters of a set have left it: they were replayed, discarded or purged.
+// ErrSetChanged says that some of the letters of a set have left it: they were replayed, discarded
+// or purged.
 var ErrSetChanged = errors.New("these are no longer the letters that were seen: look at them again")
 
-// Freeze returns the set of a selection, or with the name of a set that set again: letters that were written later are
-// not in it, and where others have left it it is ErrSetChanged. More than a million letters are an ErrFilter.
+// Freeze returns the set of a selection, or with the name of a set that set again: letters that
+// were written later are not in it, and where others have left it it is ErrSetChanged. More than a
+// million letters are an ErrFilter.
 func Freeze(ctx context.Context, store Store, s Selection, name string) (Set, error) {
 	if err := s.check(); err != nil {
 		return Set{}, fmt.Errorf("freeze: %w", err)
@@ -72,7 +75,8 @@ func (s Set) Name() string {
 	return s.Selection.UpTo.String() + "." + hex.EncodeToString(h.Sum(nil))
 }
 
-// Became says how far the events of replayed letters have come. Those that it does not count were delivered.
+// Became says how far the events of replayed letters have come. Those that it does not count were
+// delivered.
 type Became struct {
 	Letters int `json:"stepLetters"`
 	Waiting int `json:"waiting"` // for their first attempt
@@ -90,8 +94,8 @@ func (b Became) Failed() float64 {
 
 // Steps have a replay begin with few letters, and stop by itself while they fail.
 type Steps struct {
-	// Sizes are the letters of the first steps; what is left is the last. nil: 1, 10 and 100. Empty: there are no
-	// steps, none of the events is looked at, and nothing stops it.
+	// Sizes are the letters of the first steps; what is left is the last. nil: 1, 10 and 100.
+	// Empty: there are no steps, none of the events is looked at, and nothing stops it.
 	Sizes  []int
 	StopAt float64       // the share of a step's events that may fail, from 0 to 1
 	Wait   time.Duration // how long a step's events may take to be tried; 0: a minute
@@ -109,10 +113,10 @@ type Stepped struct {
 // watchEvery is how often a step is looked at.
 const watchEvery = 200 * time.Millisecond
 
-// ReplaySteps replays a set, whose letters take the place of o.Selection, a step at a time: a step begins when the
-// events of the one before were tried and few enough of them failed. Else it is ErrStopped, as it is where events are
-// not tried in time, and what comes behind stays as it was. The last step is watched while it goes. report, if set, is
-// told how far it is.
+// ReplaySteps replays a set, whose letters take the place of o.Selection, a step at a time: a step
+// begins when the events of the one before were tried and few enough of them failed. Else it is
+// ErrStopped, as it is where events are not tried in time, and what comes behind stays as it was.
+// The last step is watched while it goes. report, if set, is told how far it is.
 func ReplaySteps(
 	ctx context.Context, store Store, set Set, o ReplayOptions, by Steps, report func(Replayed, Stepped),
 ) (Replayed, error) {
@@ -181,8 +185,8 @@ func ids(letters []Frozen) []uuid.UUID {
 	return all
 }
 
-// step replays letters in pages. The events of a page are looked at when the next one is on its way, and those of the
-// step at its end.
+// step replays letters in pages. The events of a page are looked at when the next one is on its
+// way, and those of the step at its end.
 func (r *steppedReplay) step(ctx context.Context, p *pace, step int, letters []Frozen) error {
 	var done []uuid.UUID
 	for left := letters; len(left) > 0; {
@@ -215,7 +219,8 @@ func (r *steppedReplay) step(ctx context.Context, p *pace, step int, letters []F
 	return r.settled(ctx, step, done)
 }
 
-// watched is how many of a step's letters are looked at, the last of them: those before were looked at in their turn.
+// watched is how many of a step's letters are looked at, the last of them: those before were looked
+// at in their turn.
 const watched = 5 * pageLetters
 
 // settled waits until the events of a step were tried.

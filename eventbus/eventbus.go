@@ -1,5 +1,5 @@
-// Package eventbus is the repository of table event_outbox: postgres.NewEventBus and sqlite.NewEventBus make one
-// (docs/seeds.md, 05-01).
+// Package eventbus is the repository of table event_outbox: postgres.NewEventBus and
+// sqlite.NewEventBus make one (docs/seeds.md, 05-01).
 //
 // Guaranteed: both have the same rows and the same answers.
 //
@@ -17,51 +17,57 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Bus is for producers, and for consumers that publish by themselves instead of running a relay. It is safe for
-// concurrent use. Every method works inside the caller's transaction.
+// Bus is for producers, and for consumers that publish by themselves instead of running a relay. It
+// is safe for concurrent use. Every method works inside the caller's transaction.
 //
-// Do not take from a table that a relay serves: a relay looks at leases and not at what is taken, so both would
-// publish.
+// Do not take from a table that a relay serves: a relay looks at leases and not at what is taken,
+// so both would publish.
 type Bus[Tx any] interface {
-	// Offer writes an event in tx: it exists exactly if tx commits. An event that the table cannot hold is an
-	// *outbox.FieldError and one whose EventID is there already outbox.ErrDuplicateEvent; tx stays usable after both.
-	// On PostgreSQL any other error has aborted it.
+	// Offer writes an event in tx: it exists exactly if tx commits. An event that the table cannot
+	// hold is an *outbox.FieldError and one whose EventID is there already
+	// outbox.ErrDuplicateEvent; tx stays usable after both. On PostgreSQL any other error has
+	// aborted it.
 	Offer(ctx context.Context, tx Tx, e Event) error
-	// TakePending returns up to limit pending events (100 if limit is not positive), oldest first, and keeps them from
-	// other takers until tx ends. Publish them, call MarkPublished and commit. If one fails and is to be tried again,
-	// mark no later event of its key either. A crash before the commit gives them all out again, so whoever receives
-	// them must expect copies.
+	// TakePending returns up to limit pending events (100 if limit is not positive), oldest first,
+	// and keeps them from other takers until tx ends. Publish them, call MarkPublished and commit.
+	// If one fails and is to be tried again, mark no later event of its key either. A crash before
+	// the commit gives them all out again, so whoever receives them must expect copies.
 	//
-	// Per application and key, no event is returned while an earlier one is pending elsewhere: with another taker, or
-	// waiting for a retry. So there may be fewer than limit events, or none, although CountPending is not zero.
+	// Per application and key, no event is returned while an earlier one is pending elsewhere: with
+	// another taker, or waiting for a retry. So there may be fewer than limit events, or none,
+	// although CountPending is not zero.
 	TakePending(ctx context.Context, tx Tx, limit int) ([]Event, error)
-	// ListPending returns a page of pending events without taking them: up to limit (100 if it is not positive) whose
-	// row ids follow after, in the order of row ids. uuid.Nil gives the first page, the last ID of a page the next one.
+	// ListPending returns a page of pending events without taking them: up to limit (100 if it is
+	// not positive) whose row ids follow after, in the order of row ids. uuid.Nil gives the first
+	// page, the last ID of a page the next one.
 	ListPending(ctx context.Context, tx Tx, after uuid.UUID, limit int) ([]Event, error)
 	// CountPending returns how many events are pending.
 	CountPending(ctx context.Context, tx Tx) (int, error)
 	// ByEventID returns the event with that EventID, whatever its status, or ErrNoEvent.
 	ByEventID(ctx context.Context, tx Tx, eventID uuid.UUID) (Event, error)
-	// MarkPublished makes pending events published, now. ids are row ids (Event.ID). It returns how many changed;
-	// others are left as they are.
+	// MarkPublished makes pending events published, now. ids are row ids (Event.ID). It returns how
+	// many changed; others are left as they are.
 	MarkPublished(ctx context.Context, tx Tx, ids ...uuid.UUID) (int, error)
-	// MarkFailed is Fail of events that could not be delivered, where nothing more is known about it.
+	// MarkFailed is Fail of events that could not be delivered, where nothing more is known about
+	// it.
 	MarkFailed(ctx context.Context, tx Tx, ids ...uuid.UUID) (int, error)
-	// Fail makes pending events failed and keeps a dead letter of each, with why it failed. The events are final unless
-	// an operator replays the letter, which makes the event pending again. What follows them in their keys goes on. ids
-	// are row ids. It returns how many changed; others are left as they are.
+	// Fail makes pending events failed and keeps a dead letter of each, with why it failed. The
+	// events are final unless an operator replays the letter, which makes the event pending again.
+	// What follows them in their keys goes on. ids are row ids. It returns how many changed; others
+	// are left as they are.
 	//
-	// An empty Reason is outbox.ReasonDeliveryFailed. On PostgreSQL the role needs INSERT on job_dlq, as outbox_relay
-	// has.
+	// An empty Reason is outbox.ReasonDeliveryFailed. On PostgreSQL the role needs INSERT on
+	// job_dlq, as outbox_relay has.
 	Fail(ctx context.Context, tx Tx, why outbox.Failure, ids ...uuid.UUID) (int, error)
 }
 
-// Event is a row of event_outbox. Offer needs AppID (of a Bus that speaks for one application it may be left out),
-// EventType and Payload.
+// Event is a row of event_outbox. Offer needs AppID (of a Bus that speaks for one application it
+// may be left out), EventType and Payload.
 type Event struct {
 	ID    uuid.UUID // of the row; zero makes Offer assign a UUIDv7
 	AppID uuid.UUID // the application it belongs to, a row of table apps
-	// What duplicates are told by; zero makes Offer assign one, so choose it where a job may be repeated.
+	// What duplicates are told by; zero makes Offer assign one, so choose it where a job may be
+	// repeated.
 	EventID   uuid.UUID
 	EventType string          // dotted: "order.placed"; at most 150 characters
 	Payload   json.RawMessage // as for outbox.Event

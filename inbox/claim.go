@@ -22,7 +22,8 @@ func (e *ClaimedError) Error() string {
 // Unwrap is ErrClaimed.
 func (e *ClaimedError) Unwrap() error { return ErrClaimed }
 
-// Claim is an effect outside of the database (a mail, a call of another service) that this process is to have.
+// Claim is an effect outside of the database (a mail, a call of another service) that this process
+// is to have.
 type Claim[Tx any] struct {
 	in    *Inbox[Tx]
 	key   Key
@@ -33,12 +34,13 @@ type Claim[Tx any] struct {
 	done   bool
 }
 
-// Claim makes this process the one that has an effect outside of the database, until the lease ends. tx is a
-// transaction of its own: commit it before the effect begins.
+// Claim makes this process the one that has an effect outside of the database, until the lease
+// ends. tx is a transaction of its own: commit it before the effect begins.
 //
-// If the effect was had already, Answered is true, and Answer has what Done stored. If another is at it, the error is a
-// *ClaimedError. What no database can promise: a process that dies between the effect and Done leaves it to the next
-// to have it again. So hand the id of the event on to whom you call, as its idempotency key.
+// If the effect was had already, Answered is true, and Answer has what Done stored. If another is
+// at it, the error is a *ClaimedError. What no database can promise: a process that dies between
+// the effect and Done leaves it to the next to have it again. So hand the id of the event on to
+// whom you call, as its idempotency key.
 func (in *Inbox[Tx]) Claim(ctx context.Context, tx Tx, id ID, lease time.Duration) (*Claim[Tx], error) {
 	keys, payload, err := in.keys(id, "claim of ")
 	if err != nil {
@@ -71,8 +73,8 @@ func (c *Claim[Tx]) Answered() bool { return c.done }
 // Answer is what Done stored, of whoever had the effect.
 func (c *Claim[Tx]) Answer() []byte { return c.answer }
 
-// Done says that the effect was had, and keeps an answer for copies. If the lease has ended and another has taken over,
-// it is ErrClaimLost.
+// Done says that the effect was had, and keeps an answer for copies. If the lease has ended and
+// another has taken over, it is ErrClaimLost.
 func (c *Claim[Tx]) Done(ctx context.Context, tx Tx, answer []byte) error {
 	kept, err := c.in.store.Finish(ctx, tx, c.key, c.owner, answer)
 	if err == nil && !kept {
@@ -85,7 +87,8 @@ func (c *Claim[Tx]) Done(ctx context.Context, tx Tx, answer []byte) error {
 	return nil
 }
 
-// Release gives the claim up, so that a copy need not wait for the end of the lease: the effect was not had.
+// Release gives the claim up, so that a copy need not wait for the end of the lease: the effect was
+// not had.
 func (c *Claim[Tx]) Release(ctx context.Context, tx Tx) error {
 	if err := c.in.store.Release(ctx, tx, c.key, c.owner); err != nil {
 		return fmt.Errorf("release the claim of %s: %w", c.event, err)

@@ -13,7 +13,8 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// A mail is sent once, as far as the mail's server recognises its id, and never while another process sends it.
+// A mail is sent once, as far as the mail's server recognises its id, and never while another
+// process sends it.
 func ExampleInbox_Claim() {
 	send := func(ctx context.Context, db *pgxpool.Pool, in *inbox.Inbox[pgx.Tx], id string) error {
 		var claim *inbox.Claim[pgx.Tx]

@@ -13,8 +13,9 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// DefaultWindow is how long ids are remembered at least where nothing says how long copies can come: longer than the
-// fortnight for which brokers and archives are commonly told to keep messages.
+// DefaultWindow is how long ids are remembered at least where nothing says how long copies can
+// come: longer than the fortnight for which brokers and archives are commonly told to keep
+// messages.
 const DefaultWindow = 15 * 24 * time.Hour
 
 // What callers branch on.
@@ -25,22 +26,25 @@ var (
 	ErrWindow = errors.New("the window is too short")
 	// ErrBusy says that a transaction held Sweep up: the next call tries again.
 	ErrBusy = errors.New("a transaction that remembers something is open")
-	// ErrClaimLost says that a claim's lease ended and another has taken over: the answer was not stored.
+	// ErrClaimLost says that a claim's lease ended and another has taken over: the answer was not
+	// stored.
 	ErrClaimLost = errors.New("the claim was lost")
 )
 
 // Config says who consumes, and for how long copies are found out.
 type Config struct {
-	// Consumer is the name of what has the effect. Ids are remembered by it. A new name knows nothing: keep it when a
-	// program is renamed. Required, at most 200 bytes.
+	// Consumer is the name of what has the effect. Ids are remembered by it. A new name knows
+	// nothing: keep it when a program is renamed. Required, at most 200 bytes.
 	Consumer string
-	// Window is how long the id of a delivery is remembered at least. 0: a day more than the longest of Copies, or
-	// DefaultWindow if there are none.
+	// Window is how long the id of a delivery is remembered at least. 0: a day more than the
+	// longest of Copies, or DefaultWindow if there are none.
 	Window time.Duration
-	// IntentWindow is for how long a second event of the same intent is a copy, to the second. 0: Window.
+	// IntentWindow is for how long a second event of the same intent is a copy, to the second. 0:
+	// Window.
 	IntentWindow time.Duration
-	// Copies are how late a copy can come, by why: how long the broker keeps messages, how old events operators replay,
-	// for how long the relay tries. A Window that is shorter than one of them is ErrWindow.
+	// Copies are how late a copy can come, by why: how long the broker keeps messages, how old
+	// events operators replay, for how long the relay tries. A Window that is shorter than one of
+	// them is ErrWindow.
 	Copies map[string]time.Duration
 }
 
@@ -98,8 +102,8 @@ type Hash [16]byte
 
 func (h Hash) String() string { return fmt.Sprintf("%x", h[:]) }
 
-// OtherPayloadError says that an id came again with another payload: a producer that uses an id twice, or one that
-// changes what it has sent. Nothing was done.
+// OtherPayloadError says that an id came again with another payload: a producer that uses an id
+// twice, or one that changes what it has sent. Nothing was done.
 type OtherPayloadError struct {
 	ID         string // which of the two: the event's or the intent's
 	Have, Came Hash   // of the payload that had the effect, and of this one
@@ -117,12 +121,14 @@ func (e *OtherPayloadError) Unwrap() error { return ErrOtherPayload }
 type Store[Tx any] interface {
 	// Register notes a consumer and how long its ids are kept at least.
 	Register(ctx context.Context, tx Tx, consumer string, keep time.Duration) error
-	// Remember remembers deliveries in tx, in their order: of each its ids, until one is known for less than its
-	// window. A transaction that remembers one of them is waited for.
+	// Remember remembers deliveries in tx, in their order: of each its ids, until one is known for
+	// less than its window. A transaction that remembers one of them is waited for.
 	Remember(ctx context.Context, tx Tx, deliveries []Delivery) ([]Known, error)
-	// Sweep forgets what is older than any consumer's window, if it is time, and tells whether it did.
+	// Sweep forgets what is older than any consumer's window, if it is time, and tells whether it
+	// did.
 	Sweep(ctx context.Context, tx Tx) (bool, error)
-	// Claim makes owner the one who is at it until a lease ends, unless somebody else is, or it is done.
+	// Claim makes owner the one who is at it until a lease ends, unless somebody else is, or it is
+	// done.
 	Claim(ctx context.Context, tx Tx, id Key, payload *Hash, owner uuid.UUID, lease time.Duration) (Claimed, error)
 	// Finish stores the answer of owner's claim. It is false if he has it no more.
 	Finish(ctx context.Context, tx Tx, id Key, owner uuid.UUID, answer []byte) (bool, error)
@@ -157,7 +163,8 @@ type Claimed struct {
 	Payload *Hash
 }
 
-// Inbox is safe for concurrent use. Make one with postgres.NewInbox, postgres.NewSQLInbox or sqlite.NewInbox.
+// Inbox is safe for concurrent use. Make one with postgres.NewInbox, postgres.NewSQLInbox or
+// sqlite.NewInbox.
 type Inbox[Tx any] struct {
 	cfg   Config
 	store Store[Tx]
@@ -175,9 +182,9 @@ func New[Tx any](store Store[Tx], cfg Config) (*Inbox[Tx], error) {
 // Window is how long the id of a delivery is remembered at least.
 func (in *Inbox[Tx]) Window() time.Duration { return in.cfg.Window }
 
-// Register notes the consumer and its windows in the database; until it has, another's may end what it remembers.
-// Call it at the start, in a transaction of its own. It is an *outbox.SchemaError where migration core/006 is
-// missing.
+// Register notes the consumer and its windows in the database; until it has, another's may end what
+// it remembers. Call it at the start, in a transaction of its own. It is an *outbox.SchemaError
+// where migration core/006 is missing.
 func (in *Inbox[Tx]) Register(ctx context.Context, tx Tx) error {
 	if err := in.store.Register(ctx, tx, in.cfg.Consumer, max(in.cfg.Window, in.cfg.IntentWindow)); err != nil {
 		return fmt.Errorf("register consumer %s: %w", in.cfg.Consumer, err)
@@ -185,13 +192,14 @@ func (in *Inbox[Tx]) Register(ctx context.Context, tx Tx) error {
 	return nil
 }
 
-// Once has an effect in tx, unless a copy of the delivery, or another of the same intent, has had it. The id is
-// remembered by the same transaction: commit it, and both are there; roll it back, and neither is. It costs one round
-// trip.
+// Once has an effect in tx, unless a copy of the delivery, or another of the same intent, has had
+// it. The id is remembered by the same transaction: commit it, and both are there; roll it back,
+// and neither is. It costs one round trip.
 //
-// A copy that is being handled in another transaction is waited for: until that commits (a Duplicate) or rolls back
-// (this one goes on). An error of effect is returned as it is, and a panic passes: roll back then. Another payload
-// under the same id is an *OtherPayloadError, and a Duplicate that had no effect.
+// A copy that is being handled in another transaction is waited for: until that commits (a
+// Duplicate) or rolls back (this one goes on). An error of effect is returned as it is, and a panic
+// passes: roll back then. Another payload under the same id is an *OtherPayloadError, and a
+// Duplicate that had no effect.
 func (in *Inbox[Tx]) Once(ctx context.Context, tx Tx, id ID, effect func() error) (Result, error) {
 	answers, err := in.Remember(ctx, tx, id)
 	switch {
@@ -212,8 +220,9 @@ type Answer struct {
 	Err    error  // of a Duplicate that has another payload: an *OtherPayloadError
 }
 
-// Remember is Once for many deliveries that have one effect together, such as rows of one INSERT: it remembers each for
-// itself and answers in their order. A PostgreSQL server is asked once for all of them.
+// Remember is Once for many deliveries that have one effect together, such as rows of one INSERT:
+// it remembers each for itself and answers in their order. A PostgreSQL server is asked once for
+// all of them.
 func (in *Inbox[Tx]) Remember(ctx context.Context, tx Tx, ids ...ID) ([]Answer, error) {
 	deliveries, err := in.deliveries(ids)
 	if err != nil {
@@ -249,9 +258,10 @@ func answersOf(ids []ID, deliveries []Delivery, known []Known) []Answer {
 	return answers
 }
 
-// Sweep forgets what is older than the windows of all consumers, and tells whether it did: call it now and then, such
-// as once a minute, in a transaction of its own. Deliveries wait for it for some milliseconds; where a
-// transaction holds it up for more than 100 ms it gives up with ErrBusy, and the next call tries again.
+// Sweep forgets what is older than the windows of all consumers, and tells whether it did: call it
+// now and then, such as once a minute, in a transaction of its own. Deliveries wait for it for some
+// milliseconds; where a transaction holds it up for more than 100 ms it gives up with ErrBusy, and
+// the next call tries again.
 func (in *Inbox[Tx]) Sweep(ctx context.Context, tx Tx) (bool, error) {
 	ended, err := in.store.Sweep(ctx, tx)
 	if err != nil {

@@ -8,22 +8,23 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Transactions are those of a database that has effects. postgres.Transactions, postgres.SQLTransactions and
-// sqlite.Transactions make them.
+// Transactions are those of a database that has effects. postgres.Transactions,
+// postgres.SQLTransactions and sqlite.Transactions make them.
 type Transactions[Tx any] struct {
-	// Do runs fn in a transaction, which it commits if fn returns nil and rolls back otherwise. An error of the
-	// database's being away is outbox.Unavailable, one that a retry cures at once outbox.Postponed.
+	// Do runs fn in a transaction, which it commits if fn returns nil and rolls back otherwise. An
+	// error of the database's being away is outbox.Unavailable, one that a retry cures at once
+	// outbox.Postponed.
 	Do func(ctx context.Context, fn func(tx Tx) error) error
-	// Remembering is Do in a transaction that has remembered deliveries first, as Store.Remember does. nil: those of the
-	// database cannot begin and remember in one round trip.
+	// Remembering is Do in a transaction that has remembered deliveries first, as Store.Remember
+	// does. nil: those of the database cannot begin and remember in one round trip.
 	Remembering func(ctx context.Context, deliveries []Delivery, fn func(tx Tx, known []Known) error) error
 	// Inbox returns what remembers ids in them.
 	Inbox func(cfg Config) (*Inbox[Tx], error)
 }
 
-// Remember runs fn in a transaction that has remembered deliveries, with the inbox's answers in their order, and ends
-// it as Do does: what fn returns nil for is remembered. Where the database can, this is one round trip with the
-// transaction's beginning.
+// Remember runs fn in a transaction that has remembered deliveries, with the inbox's answers in
+// their order, and ends it as Do does: what fn returns nil for is remembered. Where the database
+// can, this is one round trip with the transaction's beginning.
 func (t Transactions[Tx]) Remember(
 	ctx context.Context, in *Inbox[Tx], ids []ID, fn func(tx Tx, answers []Answer) error,
 ) error {
@@ -48,8 +49,8 @@ func (t Transactions[Tx]) Remember(
 // registerEvery is how long to wait for a database that is away.
 const registerEvery = time.Second
 
-// Register registers an inbox, and whatever else begin does before it. While the database is away it waits, and hands
-// the first error to away. It is nil at the end of ctx.
+// Register registers an inbox, and whatever else begin does before it. While the database is away
+// it waits, and hands the first error to away. It is nil at the end of ctx.
 func (t Transactions[Tx]) Register(
 	ctx context.Context, in *Inbox[Tx], begin func() error, away func(error),
 ) error {
@@ -77,7 +78,8 @@ func (t Transactions[Tx]) Register(
 // sweepEvery is how often to look whether ids are old enough to be forgotten.
 const sweepEvery = time.Minute
 
-// Sweep sweeps an inbox once a minute until ctx ends. It hands the first error of several in a row to failed.
+// Sweep sweeps an inbox once a minute until ctx ends. It hands the first error of several in a row
+// to failed.
 func (t Transactions[Tx]) Sweep(ctx context.Context, in *Inbox[Tx], failed func(error)) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()

@@ -17,26 +17,27 @@ const (
 	Unknown
 )
 
-// Written is one event as its producer recorded it. An event whose write was repeated with the same id may be recorded
-// once for each attempt. One acknowledgement makes it acknowledged, and failing that one unknown outcome makes it
-// unknown.
+// Written is one event as its producer recorded it. An event whose write was repeated with the same
+// id may be recorded once for each attempt. One acknowledgement makes it acknowledged, and failing
+// that one unknown outcome makes it unknown.
 type Written struct {
 	ID string
 	// Key is what stays in order; "" for an event that has no order.
 	Key string
-	// Order rises within a key in the order of the commits. Only a producer that serialises on the key knows it: it
-	// holds the aggregate's row lock, or it is the only one that writes the key. Events of equal Order may arrive
-	// either way round.
+	// Order rises within a key in the order of the commits. Only a producer that serialises on the
+	// key knows it: it holds the aggregate's row lock, or it is the only one that writes the key.
+	// Events of equal Order may arrive either way round.
 	Order   int64
 	Outcome Outcome
-	// Destinations are where it must arrive, once each, and nowhere else. None means one destination, whichever it is.
+	// Destinations are where it must arrive, once each, and nowhere else. None means one
+	// destination, whichever it is.
 	Destinations []string
 	// At is when the producer had its answer. It is needed only for MaxAge.
 	At time.Time
 }
 
-// Received is one message as it arrived. What several subscribers received may be in one list, as long as the messages
-// of one destination are in the order of their arrival.
+// Received is one message as it arrived. What several subscribers received may be in one list, as
+// long as the messages of one destination are in the order of their arrival.
 type Received struct {
 	ID          string
 	Key         string // where the message carries it, it is compared with the key written; "" is not compared
@@ -44,8 +45,8 @@ type Received struct {
 	At          time.Time // needed only for MaxAge
 }
 
-// DeadLetter is a delivery that was given up and is visible as such. Destination "" stands for all of the event's
-// destinations.
+// DeadLetter is a delivery that was given up and is visible as such. Destination "" stands for all
+// of the event's destinations.
 type DeadLetter struct {
 	ID          string
 	Destination string
@@ -56,19 +57,20 @@ type History struct {
 	Written  []Written
 	Received []Received
 	Dead     []DeadLetter
-	// MaxAge is how long an event may take from the producer's answer to its arrival, as told by their clocks; zero or
-	// less is off.
+	// MaxAge is how long an event may take from the producer's answer to its arrival, as told by
+	// their clocks; zero or less is off.
 	MaxAge time.Duration
 }
 
 // Check compares what was received with what was written, and finds
 //
 //   - lost: acknowledged, and at one of its destinations neither received nor a dead letter;
-//   - invented: received or dead although it was rolled back or never written, received at a destination or under a key
-//     that is not the event's;
+//   - invented: received or dead although it was rolled back or never written, received at a
+//     destination or under a key that is not the event's;
 //   - duplicated: received more than once at a destination. Each copy counts;
-//   - out of order: received after a later event of the same key at the same destination. A dead letter that arrives
-//     all the same was replayed, and a replay is out of order by its nature: it does not count;
+//   - out of order: received after a later event of the same key at the same destination. A dead
+//     letter that arrives all the same was replayed, and a replay is out of order by its nature: it
+//     does not count;
 //   - stale: received more than MaxAge after the producer's answer.
 //
 // It takes about a second for a million events. Memory is that of h again, roughly.
@@ -94,7 +96,8 @@ func Check(h History) Report {
 	return c.report
 }
 
-// event is what was written and how often it arrived, if it has but one destination; otherwise checker.arrivals knows.
+// event is what was written and how often it arrived, if it has but one destination; otherwise
+// checker.arrivals knows.
 type event struct {
 	*Written
 	arrivals int

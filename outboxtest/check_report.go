@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Report is what Check found. Events are counted once however often they were written; messages and dead letters are
-// counted as they are.
+// Report is what Check found. Events are counted once however often they were written; messages and
+// dead letters are counted as they are.
 type Report struct {
 	Acknowledged, RolledBack, Unknown int // events written
 	Received, Dead                    int // messages and dead letters
@@ -15,7 +15,8 @@ type Report struct {
 	Lost, Invented, Duplicated, OutOfOrder, Stale Finding
 }
 
-// maxExamples of one kind are described: the first are usually the cause and the rest its consequence.
+// maxExamples of one kind are described: the first are usually the cause and the rest its
+// consequence.
 const maxExamples = 5
 
 // Finding is one kind of violation: how many, and the first few as sentences.
@@ -31,7 +32,8 @@ func (f *Finding) add(format string, args ...any) {
 	}
 }
 
-// String is one line with all counts. Stale is named only where there is some: most histories set no MaxAge.
+// String is one line with all counts. Stale is named only where there is some: most histories set
+// no MaxAge.
 func (r Report) String() string {
 	line := fmt.Sprintf("acknowledged %d  rolled back %d  unknown %d  received %d  dead %d  lost %d  invented %d  "+
 		"duplicated %d  out of order %d",

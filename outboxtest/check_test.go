@@ -141,8 +141,8 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// cleanHistory has keys that advance independently, some events without a key, each outcome, one to three destinations,
-// dead letters.
+// cleanHistory has keys that advance independently, some events without a key, each outcome, one to
+// three destinations, dead letters.
 func cleanHistory(rng *rand.Rand) History {
 	h := History{MaxAge: time.Minute}
 	now := time.Unix(0, 0)
@@ -186,7 +186,8 @@ func cleanHistory(rng *rand.Rand) History {
 	return h
 }
 
-// mutations change one thing and say what must be found; ok is false where a history has nothing to change.
+// mutations change one thing and say what must be found; ok is false where a history has nothing to
+// change.
 var mutations = map[string]func(*rand.Rand, *History) (want counts, ok bool){
 	"drop an acknowledged message": func(rng *rand.Rand, h *History) (counts, bool) {
 		i, ok := pick(rng, h, Acknowledged)

@@ -19,7 +19,8 @@ type Message struct {
 	Body         []byte // as the envelope makes it: a CloudEvent, unless cfg says otherwise
 }
 
-// Messages are those that a relay of Relay has delivered, in the order of their arrival. It is safe for concurrent use.
+// Messages are those that a relay of Relay has delivered, in the order of their arrival. It is safe
+// for concurrent use.
 type Messages struct {
 	mu      sync.Mutex
 	all     []Message
@@ -27,14 +28,15 @@ type Messages struct {
 	arrived chan struct{} // closed, and replaced, by the next Publish
 }
 
-// Relay runs a relay on db until the test ends, delivering into memory, and returns what arrives. It must be the only
-// relay there. Old rows stay.
+// Relay runs a relay on db until the test ends, delivering into memory, and returns what arrives.
+// It must be the only relay there. Old rows stay.
 //
 //	messages := outboxtest.Relay(t, postgres.NewDB(pool))
 //	placeOrder(…)
 //	if m := messages.Next(t); m.Topic != "order.placed" { … }
 //
-// A change of cfg is for routes, retries and the like; Relay makes it find events within milliseconds.
+// A change of cfg is for routes, retries and the like; Relay makes it find events within
+// milliseconds.
 func Relay(t testing.TB, db outbox.Database, change ...func(*relay.Config)) *Messages {
 	t.Helper()
 	cfg := relay.Config{PollMin: time.Millisecond, PollMax: 10 * time.Millisecond}
@@ -82,7 +84,8 @@ func (m collector) Publish(_ context.Context, batch []outbox.Delivery) []outbox.
 // longestWait is long enough for a loaded machine: whoever waits that long fails.
 const longestWait = 30 * time.Second
 
-// Next returns the first message that it has not returned yet. It ends the test if there is none within 30 s.
+// Next returns the first message that it has not returned yet. It ends the test if there is none
+// within 30 s.
 func (m *Messages) Next(t testing.TB) Message {
 	t.Helper()
 	late := time.NewTimer(longestWait)

@@ -17,7 +17,8 @@ type suite struct {
 	written  int64
 }
 
-// newEvent returns a delivery of an event that was never published. Events of one key stay in order.
+// newEvent returns a delivery of an event that was never published. Events of one key stay in
+// order.
 func (s *suite) newEvent(t *testing.T, to, key string) outbox.Delivery {
 	t.Helper()
 	id, err := outbox.NewID()
@@ -92,8 +93,9 @@ func (s *suite) expect(t *testing.T, to string, messages <-chan Arrived, want ..
 	}
 }
 
-// expectInAnyOrder checks that exactly these events arrive, and returns their ids as they came. That no more arrive is
-// known from an event published afterwards: it comes last, because the messages of a destination stay in order.
+// expectInAnyOrder checks that exactly these events arrive, and returns their ids as they came.
+// That no more arrive is known from an event published afterwards: it comes last, because the
+// messages of a destination stay in order.
 func (s *suite) expectInAnyOrder(
 	t *testing.T, to string, messages <-chan Arrived, want ...outbox.Delivery,
 ) (got []string) {

@@ -149,7 +149,8 @@ func refusesCopy(t *testing.T, s *suite) {
 		batch = append(batch, s.newEvent(t, to, strconv.Itoa(i%10)))
 	}
 	s.deliver(t, batch[:60]...)
-	// What a relay does after a crash between publish and settle: all of it again, with what came since.
+	// What a relay does after a crash between publish and settle: all of it again, with what came
+	// since.
 	for i, res := range s.Sink.Publish(t.Context(), batch) {
 		if want := (outbox.Result{Duplicate: i < 60 && s.copy().Duplicate}); res != want {
 			t.Fatalf("delivery %d is answered %+v, want %+v", i, res, want)

@@ -95,7 +95,8 @@ func refusesForbidden(t *testing.T, s *suite) {
 	}
 }
 
-// refusedForGood checks that bad fails for good, and that what is published with it does not pay for it.
+// refusedForGood checks that bad fails for good, and that what is published with it does not pay
+// for it.
 func (s *suite) refusedForGood(t *testing.T, to string, messages <-chan Arrived, bad, other outbox.Delivery) {
 	t.Helper()
 	got := s.Sink.Publish(t.Context(), []outbox.Delivery{bad, other})

@@ -29,8 +29,8 @@ func TestSuite(t *testing.T) {
 	})
 }
 
-// TestSuiteFindsDefects: a sink with any of these defects fails. Each runs in a process of its own, because a failed
-// subtest fails its parent.
+// TestSuiteFindsDefects: a sink with any of these defects fails. Each runs in a process of its own,
+// because a failed subtest fails its parent.
 func TestSuiteFindsDefects(t *testing.T) {
 	for defect, finder := range map[string]string{
 		"loses":           "answers_every_delivery",

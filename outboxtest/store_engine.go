@@ -36,8 +36,8 @@ func (s *storeSuite) serve(t *testing.T, layout outbox.Layout) *server {
 	return r
 }
 
-// succeed serves a table whose relay has vanished. A server may keep its lanes for it until it has been up for as long
-// as a lease lasts.
+// succeed serves a table whose relay has vanished. A server may keep its lanes for it until it has
+// been up for as long as a lease lasts.
 func (s *storeSuite) succeed(t *testing.T, layout outbox.Layout) *server {
 	t.Helper()
 	r := s.relay(t, layout)
@@ -181,8 +181,8 @@ func (s *storeSuite) commits(t *testing.T, events ...outbox.Event) {
 	}
 }
 
-// wantsSent fails unless n of the events that were written into outbox_events are delivered: marked, deleted or
-// archived, as the settle mode says; in a log, they are no backlog.
+// wantsSent fails unless n of the events that were written into outbox_events are delivered:
+// marked, deleted or archived, as the settle mode says; in a log, they are no backlog.
 func (s *storeSuite) wantsSent(t *testing.T, n, written int) {
 	t.Helper()
 	count := func(from string) (rows int) {

@@ -31,8 +31,8 @@ func ofTenant(n int, tenants ...string) (events []outbox.Event) {
 	return events
 }
 
-// fairly claims and counts by tenant. It fails if a key's records are not the first that the table has of it, in their
-// order.
+// fairly claims and counts by tenant. It fails if a key's records are not the first that the table
+// has of it, in their order.
 func fairly(t *testing.T, r *server, limit outbox.ClaimLimit) (records []*outbox.Record, of map[string]int) {
 	t.Helper()
 	limit.Fair = true

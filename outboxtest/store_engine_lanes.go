@@ -107,7 +107,8 @@ func takesLapsedLanes(t *testing.T, s *storeSuite) {
 	before := a.lanes
 	s.commits(t, keyed("a", "a"))
 	b := s.relay(t, outbox.OutboxEvents())
-	// A short lease, because a server that has just started may let no lanes lapse for the time of the asked lease.
+	// A short lease, because a server that has just started may let no lanes lapse for the time of
+	// the asked lease.
 	for deadline := time.Now().Add(patience); b.lease(time.Second).Share < 64 ||
 		len(b.lanes) < 64; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {

@@ -33,8 +33,8 @@ func claimsUnpaused(t *testing.T, s *storeSuite) {
 	for _, layout := range tabletest.Layouts() {
 		r := s.serve(t, layout)
 		servers[layout.Table] = r
-		// a: goes, waits, waits behind that. b: waits whole. c: goes whole. A run has one key: what is behind its first
-		// paused event waits.
+		// a: goes, waits, waits behind that. b: waits whole. c: goes whole. A run has one key: what
+		// is behind its first paused event waits.
 		for _, e := range [][2]string{{"order.placed", "a"}, {"50%_x", "b"}, {"order.paid", "c"}, {"50%_x", "a"},
 			{"order.packed", "a"}, {"order.placed", "b"}, {"50ax", "c"}} {
 			s.rows.Place(t, layout.Table, e[0], e[1])

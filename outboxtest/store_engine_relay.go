@@ -97,7 +97,8 @@ func (k *recorder) until(t *testing.T, n int) {
 	}
 }
 
-// process is one relay's, which may die: then nothing it does reaches the table or the sink any more.
+// process is one relay's, which may die: then nothing it does reaches the table or the sink any
+// more.
 type process struct {
 	outbox.Store
 	outbox.Sink
@@ -154,7 +155,8 @@ func (p *process) Leave(ctx context.Context, owner uuid.UUID) error {
 	return p.Store.Leave(ctx, owner)
 }
 
-// start runs a relay of one table and returns what stops it and waits for it. It is stopped when t ends, if not before.
+// start runs a relay of one table and returns what stops it and waits for it. It is stopped when t
+// ends, if not before.
 func start(t *testing.T, store outbox.Store, sink outbox.Sink, cfg relay.Config) (stop func()) {
 	t.Helper()
 	cfg.Logger = slog.New(slog.DiscardHandler)
@@ -263,8 +265,8 @@ func retriesThenBuries(t *testing.T, s *storeSuite) {
 	s.wantsSent(t, 4, 5)
 }
 
-// Of six events the handler panics at one and runs out of time at another, in the middle of its batch. Each failure is
-// one call, and no other event is handed over again.
+// Of six events the handler panics at one and runs out of time at another, in the middle of its
+// batch. Each failure is one call, and no other event is handed over again.
 func namesFailures(t *testing.T, s *storeSuite) {
 	var mu sync.Mutex
 	calls := map[string]int{}

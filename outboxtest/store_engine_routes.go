@@ -113,7 +113,8 @@ func (s *storeSuite) startRouted(
 	return end
 }
 
-// inOrder checks that a sink got so many events of each key, each once, in the order in which numbered wrote them.
+// inOrder checks that a sink got so many events of each key, each once, in the order in which
+// numbered wrote them.
 func inOrder(t *testing.T, name string, sink *recorder, keys, each int) {
 	t.Helper()
 	sink.mu.Lock()

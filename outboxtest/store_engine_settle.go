@@ -126,7 +126,8 @@ func settlesRetry(t *testing.T, s *storeSuite) {
 	}
 }
 
-// A store that passes over locked rows for an outcome that it refused before must not take its own change for one.
+// A store that passes over locked rows for an outcome that it refused before must not take its own
+// change for one.
 func settlesAgain(t *testing.T, s *storeSuite) {
 	s.rows.MakeRun(t)
 	for _, layout := range tabletest.Layouts() {
@@ -298,8 +299,8 @@ func settlesUnderOldEpoch(t *testing.T, s *storeSuite) {
 	r.settles(outbox.Settled{Delivered: 5}, delivered(r.wants("a/1", "b/1", "c/1", "a/2", "b/2")...)...)
 }
 
-// Who holds the lanes is asked when the settle may write, not when it begins to wait. A store whose settle does not
-// wait here is done before the others have the lanes.
+// Who holds the lanes is asked when the settle may write, not when it begins to wait. A store whose
+// settle does not wait here is done before the others have the lanes.
 func settlesAfterWaiting(t *testing.T, s *storeSuite) {
 	r := s.serve(t, outbox.OutboxEvents())
 	s.commits(t, numbered(1, "warm", "a", "b", "c")...)

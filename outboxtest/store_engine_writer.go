@@ -126,7 +126,8 @@ func writesLargest(t *testing.T, s *storeSuite) {
 	}
 }
 
-// The same of every store: what one takes and another refuses would make moving between them a surprise.
+// The same of every store: what one takes and another refuses would make moving between them a
+// surprise.
 func refusesUnstorable(t *testing.T, s *storeSuite) {
 	r := s.serve(t, outbox.OutboxEvents())
 	payload := func(p string) outbox.Event {

@@ -8,7 +8,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/tabletest"
 )
 
-// letterTests are what people see of a table and of what could not arrive, and what they do about it.
+// letterTests are what people see of a table and of what could not arrive, and what they do about
+// it.
 func letterTests() []storeTest {
 	return slices.Concat(lookTests(), replayTests(), clearTests(),
 		collectTests(),

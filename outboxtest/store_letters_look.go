@@ -268,8 +268,8 @@ func fingerprints(t *testing.T, s *storeSuite) {
 		}
 		seen[of[text]] = text
 	}
-	// The same in every store: the first twelve digits of the SHA-256 of "connection refused ?:?" and "timeout after
-	// ?".
+	// The same in every store: the first twelve digits of the SHA-256 of "connection refused ?:?"
+	// and "timeout after ?".
 	for text, want := range map[string]string{"connection refused 10.0.0.3:6379": "e282bcc33dbc",
 		"timeout after 1m30s": "30ab13e927c2"} {
 		if of[text] != want {

@@ -297,8 +297,8 @@ func replaysMended(t *testing.T, s *storeSuite) {
 	}
 }
 
-// columns returns what a table, or those of its rows that follow WHERE, has in the columns, row by row in the order of
-// the first.
+// columns returns what a table, or those of its rows that follow WHERE, has in the columns, row by
+// row in the order of the first.
 func (s *storeSuite) columns(t *testing.T, rows string, names ...string) (values []string) {
 	t.Helper()
 	var n int

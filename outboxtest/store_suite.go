@@ -8,11 +8,12 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/tabletest"
 )
 
-// StoreSuite runs the contract of a store against databases made by newHarness, one a test. What a relay and a writer
-// ask runs with tables in settle mode mark, and with a log in the place of outbox_events, where the store has one. What
-// follows a settle runs in mode delete too, and the settle itself in mode archive. All tests run in parallel, so they
-// begin when the caller's test returns: what they share is freed by t.Cleanup. Two stores that pass it show the same
-// list of names, but for what one of them declares to lack.
+// StoreSuite runs the contract of a store against databases made by newHarness, one a test. What a
+// relay and a writer ask runs with tables in settle mode mark, and with a log in the place of
+// outbox_events, where the store has one. What follows a settle runs in mode delete too, and the
+// settle itself in mode archive. All tests run in parallel, so they begin when the caller's test
+// returns: what they share is freed by t.Cleanup. Two stores that pass it show the same list of
+// names, but for what one of them declares to lack.
 func StoreSuite(t *testing.T, features StoreFeatures, newHarness func(t *testing.T) StoreHarness) {
 	for _, area := range []struct {
 		name   string

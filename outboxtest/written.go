@@ -41,14 +41,15 @@ type pgxTx[R pgxRows] interface {
 	Query(ctx context.Context, sql string, args ...any) (R, error)
 }
 
-// RequireWritten ends the test unless tx, a pgx.Tx, has written exactly these events into outbox_events so far, in this
-// order; without any, none. Those that it has written into outbox_log, where that table is there, follow them. What was
-// rolled back to a savepoint is not written. It returns the events as they are in the tables.
+// RequireWritten ends the test unless tx, a pgx.Tx, has written exactly these events into
+// outbox_events so far, in this order; without any, none. Those that it has written into
+// outbox_log, where that table is there, follow them. What was rolled back to a savepoint is not
+// written. It returns the events as they are in the tables.
 //
-// Only the fields that are set are compared: Topic, AggregateType, AggregateID, TenantID, Source, SchemaID,
-// SchemaVersion, ID, Destinations and Metadata. Of Payload, which may be left out, an object needs to have the members
-// that are given, and any others; so do objects within it. Numbers are compared by their value: the table has 1e2 as
-// 100.
+// Only the fields that are set are compared: Topic, AggregateType, AggregateID, TenantID, Source,
+// SchemaID, SchemaVersion, ID, Destinations and Metadata. Of Payload, which may be left out, an
+// object needs to have the members that are given, and any others; so do objects within it. Numbers
+// are compared by their value: the table has 1e2 as 100.
 //
 //	outboxtest.RequireWritten(t, tx, outbox.Event{Topic: "order.placed", AggregateID: "42",
 //		Payload: json.RawMessage(`{"total": 7}`)})

@@ -8,11 +8,12 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// breaker says when a worker may take a turn at a sink: not while the sink is down, but for one probe at a time
-// (circuit), and not while another wants to be alone (turnstile). It also says how fast a backlog drains (drain).
+// breaker says when a worker may take a turn at a sink: not while the sink is down, but for one
+// probe at a time (circuit), and not while another wants to be alone (turnstile). It also says how
+// fast a backlog drains (drain).
 //
-// A relay has one for each of its sinks, which the tables of the sink share. It is safe for concurrent use. Why it is
-// not a library's: docs/adr/0010-sinks-that-are-down.md.
+// A relay has one for each of its sinks, which the tables of the sink share. It is safe for
+// concurrent use. Why it is not a library's: docs/adr/0010-sinks-that-are-down.md.
 type breaker struct {
 	mu sync.Mutex
 	circuit
@@ -47,8 +48,8 @@ func (b *breaker) lags() time.Duration {
 	return b.circuit.lags(time.Now())
 }
 
-// enter asks for a turn, if need be for one at which no other relay or worker of this process takes one (see
-// quarantine.go). One with wait 0 is ended by leave.
+// enter asks for a turn, if need be for one at which no other relay or worker of this process takes
+// one (see quarantine.go). One with wait 0 is ended by leave.
 func (b *breaker) enter(alone bool) *ticket {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -74,8 +75,8 @@ func (b *breaker) leave(p *ticket) {
 	}
 }
 
-// yield gives a turn back while its worker is busy with its database: whatever a database does, the other workers of
-// the sink do not wait for it.
+// yield gives a turn back while its worker is busy with its database: whatever a database does, the
+// other workers of the sink do not wait for it.
 func (b *breaker) yield(p *ticket) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -105,8 +106,9 @@ func (b *breaker) release(p *ticket) {
 	}
 }
 
-// report tells how a batch fared, and how long the sink took for it. It returns whether what the sink could not take
-// should wait by itself because the rest of the sink may work, and whether the sink is down.
+// report tells how a batch fared, and how long the sink took for it. It returns whether what the
+// sink could not take should wait by itself because the rest of the sink may work, and whether the
+// sink is down.
 func (b *breaker) report(p *ticket, took time.Duration, results []outbox.Result) (isolate, down bool) {
 	served, unavailable := 0, 0
 	for i := range results {
@@ -148,7 +150,8 @@ func (b *breaker) recovered() bool {
 	return b.state == circuitClosed && !b.search()
 }
 
-// pace returns how long to wait after n records of a backlog so that all callers together deliver rate a second.
+// pace returns how long to wait after n records of a backlog so that all callers together deliver
+// rate a second.
 func (b *breaker) pace(n, rate int) time.Duration {
 	if rate < 0 {
 		return 0
@@ -164,8 +167,8 @@ type drain struct {
 	paced time.Time // until when the records delivered since have used up the rate
 }
 
-// wait returns how long to wait after n records: at first for rate a second, after a minute twice as many, and so on.
-// Where more is written than that, the backlog would never end.
+// wait returns how long to wait after n records: at first for rate a second, after a minute twice
+// as many, and so on. Where more is written than that, the backlog would never end.
 func (d *drain) wait(n, rate int, now time.Time, since time.Duration) time.Duration {
 	if d.paced.Before(now) {
 		d.paced = now

@@ -94,7 +94,8 @@ func down(n int) []outbox.Result {
 	return failAll(make([]outbox.Delivery, n), outbox.Unavailable(errDown))
 }
 
-// A sink that takes long lags by steps, until its batches are quick again, or until nobody has asked it for a minute.
+// A sink that takes long lags by steps, until its batches are quick again, or until nobody has
+// asked it for a minute.
 func TestBreakerLags(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -167,8 +168,8 @@ func TestBreakerOneProbeAtATime(t *testing.T) {
 	})
 }
 
-// Who wants to be alone waits for the turns in flight, is let in before new ones, and who gives up meanwhile keeps
-// nobody out.
+// Who wants to be alone waits for the turns in flight, is let in before new ones, and who gives up
+// meanwhile keeps nobody out.
 func TestBreakerTurnAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := new(breaker)
@@ -197,8 +198,8 @@ func TestBreakerTurnAlone(t *testing.T) {
 	})
 }
 
-// While the sink is down nothing but one small probe at a time is claimed and published, whatever the number of workers
-// and relays.
+// While the sink is down nothing but one small probe at a time is claimed and published, whatever
+// the number of workers and relays.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	for _, workers := range []int{1, 2, 7} {
@@ -230,8 +231,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// A relay that has nothing to do probes as well when its turn comes, and does not keep the other one from finding the
-// sink well.
+// A relay that has nothing to do probes as well when its turn comes, and does not keep the other
+// one from finding the sink well.
 func TestIdleRelayDoesNotHoldTheProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		idle, busy, b := newWeather(), newWeather(), new(breaker)
@@ -250,8 +251,8 @@ func TestIdleRelayDoesNotHoldTheProbe(t *testing.T) {
 	})
 }
 
-// After an outage that has left a backlog, all workers and relays of a sink together deliver RecoveryRate, however
-// small a claim is and however large.
+// After an outage that has left a backlog, all workers and relays of a sink together deliver
+// RecoveryRate, however small a claim is and however large.
 func TestRecoveryRate(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -318,9 +319,9 @@ func TestRecoveryRate(t *testing.T) {
 	}
 }
 
-// A part of the sink is down, for many more keys than a probe or a claim brings. The other keys' events arrive as if
-// nothing were, also the first one after a long silence; the keys concerned wait, in order and without an attempt
-// counted.
+// A part of the sink is down, for many more keys than a probe or a claim brings. The other keys'
+// events arrive as if nothing were, also the first one after a long silence; the keys concerned
+// wait, in order and without an attempt counted.
 func TestPartialOutage(t *testing.T) {
 	t.Parallel()
 	for _, backlog := range []int{3, 600, 1500} { // keys of the part that is down
@@ -401,7 +402,8 @@ func TestStopInAnOutage(t *testing.T) {
 	})
 }
 
-// A sink that panics at one event just when it is being probed is there: the breaker closes, and only that event pays.
+// A sink that panics at one event just when it is being probed is there: the breaker closes, and
+// only that event pays.
 func TestPanicWhileProbing(t *testing.T) {
 	w := newWeather()
 	w.fill([]int16{1}, 200)
@@ -446,8 +448,8 @@ func TestPace(t *testing.T) {
 			t.Errorf("pace is %s", got)
 		}
 		b.paced = time.Time{}
-		// Three minutes after the outage; with more than the rate being written all the time the backlog would never
-		// end.
+		// Three minutes after the outage; with more than the rate being written all the time the
+		// backlog would never end.
 		time.Sleep(150 * time.Second)
 		if got := b.pace(1000, 1000); got != time.Second/8 {
 			t.Errorf("pace is %s after three minutes, want an eighth of a second", got)

@@ -11,14 +11,16 @@ import (
 	"github.com/outboxrelay/outbox/internal/fault"
 )
 
-// One event can make a whole call fail: it is larger than the broker takes, or the broker closes the connection at it.
-// To the sink that looks like a broker that is down, and the oldest event would stop all others for ever. So a call
-// that failed as a whole is made smaller while the sink takes other parts of it, down to the event that fails alone. If
-// the sink can say that it takes others, that is the event's own failure: it counts its attempts, and becomes a dead
-// letter. Otherwise it waits by itself.
+// One event can make a whole call fail: it is larger than the broker takes, or the broker closes
+// the connection at it. To the sink that looks like a broker that is down, and the oldest event
+// would stop all others for ever. So a call that failed as a whole is made smaller while the sink
+// takes other parts of it, down to the event that fails alone. If the sink can say that it takes
+// others, that is the event's own failure: it counts its attempts, and becomes a dead letter.
+// Otherwise it waits by itself.
 const (
 	reduceCalls = 64 // for one batch; some 20 find one event among 1000
-	// How often a batch is halved although no part of it has been taken: there may be several such events.
+	// How often a batch is halved although no part of it has been taken: there may be several such
+	// events.
 	blindDepth  = 3
 	blamedAfter = 3 // failures of an event alone, because a connection may break at anything
 )
@@ -42,8 +44,8 @@ func wholly(results []outbox.Result) bool {
 	return len(results) > 0
 }
 
-// reduce publishes what failed as a whole in smaller parts, and changes results accordingly. Where the sink takes none
-// they stay what they were: the broker is down.
+// reduce publishes what failed as a whole in smaller parts, and changes results accordingly. Where
+// the sink takes none they stay what they were: the broker is down.
 func (p publisher) reduce(ctx context.Context, batch []outbox.Delivery, results []outbox.Result) {
 	if len(batch) < 2 || !wholly(results) || ctx.Err() != nil {
 		return
@@ -64,8 +66,8 @@ func (p publisher) reduce(ctx context.Context, batch []outbox.Delivery, results 
 	}
 }
 
-// split publishes the deliveries at the given indexes, which failed together, in two calls, and what fails wholly again
-// in smaller ones.
+// split publishes the deliveries at the given indexes, which failed together, in two calls, and
+// what fails wholly again in smaller ones.
 func (w *reducing) split(batch []outbox.Delivery, results []outbox.Result, at []int, depth int) {
 	if len(at) == 1 {
 		w.alone(batch, results, at[0])
@@ -124,9 +126,9 @@ func (w *reducing) alone(batch []outbox.Delivery, results []outbox.Result, i int
 // publisher publishes to one sink.
 type publisher struct{ sink outbox.Sink }
 
-// publish hands the batch to the sink. If the sink panics, the batch is published in halves until the delivery that
-// does it is alone: it fails, the others do not pay for it. What had gone out before the panic goes out again, and a
-// sink that refuses copies refuses it.
+// publish hands the batch to the sink. If the sink panics, the batch is published in halves until
+// the delivery that does it is alone: it fails, the others do not pay for it. What had gone out
+// before the panic goes out again, and a sink that refuses copies refuses it.
 func (p publisher) publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
 	if len(batch) == 0 {
 		return nil
@@ -141,8 +143,8 @@ func (p publisher) publish(ctx context.Context, batch []outbox.Delivery) []outbo
 	return halves(batch, func(part []outbox.Delivery) []outbox.Result { return p.publish(ctx, part) })
 }
 
-// halves publishes a batch in two calls. What is behind an event of its key that failed in the first is not attempted
-// in the second.
+// halves publishes a batch in two calls. What is behind an event of its key that failed in the
+// first is not attempted in the second.
 func halves(batch []outbox.Delivery, publish func([]outbox.Delivery) []outbox.Result) []outbox.Result {
 	results := slices.Clip(publish(batch[:len(batch)/2]))
 	failed := outbox.HeldKeys{}
@@ -169,7 +171,8 @@ func halves(batch []outbox.Delivery, publish func([]outbox.Delivery) []outbox.Re
 	return results
 }
 
-// publishOnce makes one call. A sink that answers the wrong number of results has an unknown outcome.
+// publishOnce makes one call. A sink that answers the wrong number of results has an unknown
+// outcome.
 func (p publisher) publishOnce(ctx context.Context, batch []outbox.Delivery) (results []outbox.Result, panicked error) {
 	defer func() {
 		if cause := recover(); cause != nil {

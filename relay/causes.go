@@ -10,8 +10,8 @@ const (
 	causesKnown = 100         // more at a time are one cause: destinations may be as many as runs
 )
 
-// causes are the reasons of failures, so that each is logged when it is new, and then once a minute with how often it
-// struck. FR-005: log and continue.
+// causes are the reasons of failures, so that each is logged when it is new, and then once a minute
+// with how often it struck. FR-005: log and continue.
 type causes struct {
 	mu    sync.Mutex
 	known map[cause]*causeCount

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// circuit knows whether a sink is there. While it is not, no attempt is counted, and nothing is claimed for it but one
-// probe at a time.
+// circuit knows whether a sink is there. While it is not, no attempt is counted, and nothing is
+// claimed for it but one probe at a time.
 //
 //	          nothing of a batch was taken                    its pause is over
 //	closed ────────────────────────────────────► open ──────────────────────────────► probing
@@ -14,12 +14,13 @@ import (
 //	  │                                           └── nothing of the probe was taken ──┘   │
 //	  └────────────────────────── something of it was taken ─────────────────────────────┘
 //
-// A probe is of ten records at first, and each after it of twice as many, at last of a claim every two seconds. A sink
-// may be down in part (a shard, an endpoint), and what it can take is behind what it cannot. While there is reason to
-// believe that a part works, what a failed probe tried waits by itself for partRetry. Otherwise the same oldest records
-// would be probed for ever.
+// A probe is of ten records at first, and each after it of twice as many, at last of a claim every
+// two seconds. A sink may be down in part (a shard, an endpoint), and what it can take is behind
+// what it cannot. While there is reason to believe that a part works, what a failed probe tried
+// waits by itself for partRetry. Otherwise the same oldest records would be probed for ever.
 //
-// Beside that, a sink that answered late is slow for a while, whatever the state: who need not wait for it does not.
+// Beside that, a sink that answered late is slow for a while, whatever the state: who need not wait
+// for it does not.
 //
 // It is guarded by its breaker.
 type circuit struct {
@@ -55,21 +56,24 @@ const (
 	longOutage = 5 * time.Second
 
 	partRetry = 2 * time.Second
-	// The reason to believe that a part works is a batch of which something was taken and something not. For partSearch
-	// after it probes are whole claims, so many that they get past 8000 keys. Once nothing was taken for partialOutage
-	// all of the sink is down, and no row is written for it any more; what is tried is the first 16 batches.
+	// The reason to believe that a part works is a batch of which something was taken and something
+	// not. For partSearch after it probes are whole claims, so many that they get past 8000 keys.
+	// Once nothing was taken for partialOutage all of the sink is down, and no row is written for
+	// it any more; what is tried is the first 16 batches.
 	partSearch    = 10 * time.Second
 	partialOutage = time.Minute
 	maxPartProbe  = 250 * time.Millisecond
 	wholeClaim    = math.MaxInt32
 
-	// A probe brings so few records at first. A sink that refuses quicker than probeTime is shown its next batch too.
+	// A probe brings so few records at first. A sink that refuses quicker than probeTime is shown
+	// its next batch too.
 	probeRecords = 10
 	probeTime    = 100 * time.Millisecond
 
 	slowFor = 10 * time.Second
 
-	// A sink lags if a batch takes so long. What its last batch took says nothing of it after longAgo.
+	// A sink lags if a batch takes so long. What its last batch took says nothing of it after
+	// longAgo.
 	lagging = time.Second
 	longAgo = time.Minute
 )
@@ -150,12 +154,13 @@ func (c *circuit) probeNext(pause time.Duration, records int) {
 	}
 }
 
-// report tells of how many deliveries of a batch somebody was there to take or refuse them, and of how many not. It
-// returns what breaker.report does, and whether a long outage is over.
+// report tells of how many deliveries of a batch somebody was there to take or refuse them, and of
+// how many not. It returns what breaker.report does, and whether a long outage is over.
 //
-// A mixed batch may also be the one during which all of the sink went down. Then the next one opens the circuit, and
-// what waited in vain has lost partRetry. To open it at a mixed batch would be the end of the healthy part: what such a
-// batch leaves is the oldest then, and all that probes would find.
+// A mixed batch may also be the one during which all of the sink went down. Then the next one opens
+// the circuit, and what waited in vain has lost partRetry. To open it at a mixed batch would be the
+// end of the healthy part: what such a batch leaves is the oldest then, and all that probes would
+// find.
 func (c *circuit) report(probe bool, served, unavailable int, now time.Time) (isolate, down, long bool) {
 	if served > 0 && (unavailable > 0 || probe && c.failed) {
 		c.part = now

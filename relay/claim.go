@@ -9,13 +9,15 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// claim reads the next records of the lanes. It is a plain read: who may read a lane is settled by the lease, so
-// claiming costs no write and leaves nothing behind when the relay dies.
+// claim reads the next records of the lanes. It is a plain read: who may read a lane is settled by
+// the lease, so claiming costs no write and leaves nothing behind when the relay dies.
 //
-// It asks by state and never by "position > last": a lower position may commit later, and would be lost.
+// It asks by state and never by "position > last": a lower position may commit later, and would be
+// lost.
 //
-// One that ran out of time is given twice as much at the next try, up to 8 times DatabaseTimeout. With the same limit a
-// single row could hold its lanes for ever. A number that is 1 GB long took 15 s to turn into text, on a busy machine.
+// One that ran out of time is given twice as much at the next try, up to 8 times DatabaseTimeout.
+// With the same limit a single row could hold its lanes for ever. A number that is 1 GB long took
+// 15 s to turn into text, on a busy machine.
 func (w *worker) claim(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
 	limit = w.inflight.exclude(limit)
 	limit.Paused, limit.Destination = w.keeper.paused().Paused, w.cfg.table.Destination
@@ -26,7 +28,8 @@ func (w *worker) claim(ctx context.Context, lanes []outbox.Lane, limit outbox.Cl
 		limit.Paused.Topics = nil // likewise: a position passes everything
 	}
 	limit.Records = w.pacer.modest(limit.Records)
-	// A connection whose other end has vanished would never answer, and the relay would stand still without an error.
+	// A connection whose other end has vanished would never answer, and the relay would stand still
+	// without an error.
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, w.pacer.timeout(&w.cfg))
 	defer cancel()
@@ -42,7 +45,8 @@ func (w *worker) claim(ctx context.Context, lanes []outbox.Lane, limit outbox.Cl
 	return records, nil
 }
 
-// full tells whether a claim of at most so many left something behind for the next one, as far as one can see from it.
+// full tells whether a claim of at most so many left something behind for the next one, as far as
+// one can see from it.
 func (w *worker) full(records []*outbox.Record, most int) bool {
 	if len(records) >= min(w.cfg.BatchRecords, most) {
 		return true
@@ -54,18 +58,20 @@ func (w *worker) full(records []*outbox.Record, most int) bool {
 	return bytes > w.cfg.BatchBytes/2 // ended for the size of its payloads
 }
 
-// How many batches one claim may bring. A part of a claim's price does not depend on how much it returns. It walks
-// over the index entries of what was delivered since the last vacuum, if a long transaction keeps them (measured: 10
-// to 14 ms for 100,000). It also walks over what waits behind blocked keys (70 to 90 ms for 100,000). So one that took
-// longer than what was done with its records brings more the next time. BatchBytes bounds it too.
+// How many batches one claim may bring. A part of a claim's price does not depend on how much it
+// returns. It walks over the index entries of what was delivered since the last vacuum, if a long
+// transaction keeps them (measured: 10 to 14 ms for 100,000). It also walks over what waits behind
+// blocked keys (70 to 90 ms for 100,000). So one that took longer than what was done with its
+// records brings more the next time. BatchBytes bounds it too.
 const (
 	batchesPerClaim    = 4
 	maxBatchesPerClaim = 16
 )
 
-// A claim walks over what it leaves out, however little it brings: what is paused, and what is behind an event that
-// waits in the worker. The next one is not made before so many times as long as it took, and so long at most. Where all
-// that there is is paused, rests up to maxWaitingRest are left out: others' events end the pauses of an idle worker.
+// A claim walks over what it leaves out, however little it brings: what is paused, and what is
+// behind an event that waits in the worker. The next one is not made before so many times as long
+// as it took, and so long at most. Where all that there is is paused, rests up to maxWaitingRest
+// are left out: others' events end the pauses of an idle worker.
 const (
 	restsPerPaused  = 10
 	maxPausedRest   = 5 * time.Second
@@ -76,24 +82,26 @@ const (
 
 const maxPatience = 3 // doublings of a claim's time
 
-// After a claim that the server ended for a limit of its own (statement_timeout), more patience changes nothing. The
-// next try asks for a quarter of the records, down to one, and for twice as many after some full ones.
+// After a claim that the server ended for a limit of its own (statement_timeout), more patience
+// changes nothing. The next try asks for a quarter of the records, down to one, and for twice as
+// many after some full ones.
 const (
 	modestyStep   = 2 // bits
 	maxModesty    = 16
 	claimsPerStep = 8
 )
 
-// A sink that does not get through what a claim brings, such as one of slow receivers, has the rest claimed again.
-// (Measured, webhooks at 850 events/s: each was read 25 times.) So the next one asks for as much as had twice as many
-// keys as the sink got through records. Where it got through as many as there were keys it may be one key that holds it
-// up, and the others' events stand behind that key's: the next claim brings all it can.
+// A sink that does not get through what a claim brings, such as one of slow receivers, has the rest
+// claimed again. (Measured, webhooks at 850 events/s: each was read 25 times.) So the next one asks
+// for as much as had twice as many keys as the sink got through records. Where it got through as
+// many as there were keys it may be one key that holds it up, and the others' events stand behind
+// that key's: the next claim brings all it can.
 const leastClaim = 100
 
 const recoveryClaims = 10 // a second, at least, while a backlog drains at RecoveryRate
 
-// pacer says how much a worker's next claim asks for, how long that claim may take, and how long to rest after it. It
-// learns from the claims before.
+// pacer says how much a worker's next claim asks for, how long that claim may take, and how long to
+// rest after it. It learns from the claims before.
 type pacer struct {
 	batches int           // that the next claim may bring
 	fair    bool          // whether the next claim is one for all tenants
@@ -144,7 +152,8 @@ func (p *pacer) got(records []*outbox.Record, used int) {
 	}
 }
 
-// leading is how many records of a claim have so many keys, and how many those are: fewer where all have fewer.
+// leading is how many records of a claim have so many keys, and how many those are: fewer where all
+// have fewer.
 func leading(records []*outbox.Record, most int) (n, keys int) {
 	seen := map[int64]bool{}
 	for _, rec := range records {
@@ -175,7 +184,8 @@ func (p *pacer) failed(err error, ended bool) {
 	}
 }
 
-// answered learns from a claim within limit that brought so many records, while some waited in the worker.
+// answered learns from a claim within limit that brought so many records, while some waited in the
+// worker.
 func (p *pacer) answered(limit outbox.ClaimLimit, waiting, records int, took time.Duration) {
 	p.patience, p.rest, p.lull = 0, 0, 0
 	if records == 0 {
@@ -197,8 +207,9 @@ func (p *pacer) answered(limit outbox.ClaimLimit, waiting, records int, took tim
 	}
 }
 
-// adapt learns from a turn: how long its claim took, and the rest. While claims come back full there is a backlog, and
-// every second one is for all tenants: in the others whoever wrote the backlog is first.
+// adapt learns from a turn: how long its claim took, and the rest. While claims come back full
+// there is a backlog, and every second one is for all tenants: in the others whoever wrote the
+// backlog is first.
 func (p *pacer) adapt(full bool, claim, rest time.Duration) {
 	fair := p.fair
 	p.fair = full && !fair

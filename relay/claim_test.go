@@ -7,8 +7,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// While there is a backlog every second claim is for all tenants; a probe and a claim after an outage are small
-// whatever the claims before have learnt.
+// While there is a backlog every second claim is for all tenants; a probe and a claim after an
+// outage are small whatever the claims before have learnt.
 func TestClaimLimits(t *testing.T) {
 	t.Parallel()
 	r, err := relayOf(nil, nil, Config{BatchRecords: 100, RecoveryRate: 500})
@@ -48,7 +48,8 @@ func TestClaimLimits(t *testing.T) {
 	}
 }
 
-// A claim walks over what it leaves out. How long it took says how dear that is, and how soon the next may be made.
+// A claim walks over what it leaves out. How long it took says how dear that is, and how soon the
+// next may be made.
 func TestClaimRests(t *testing.T) {
 	t.Parallel()
 	paused := outbox.Paused{Topics: []string{"order.*"}}
@@ -75,7 +76,8 @@ func TestClaimRests(t *testing.T) {
 	}
 }
 
-// What a sink owes is asked for again later where nothing was found, by what that has cost; others at once.
+// What a sink owes is asked for again later where nothing was found, by what that has cost; others
+// at once.
 func TestEmptyClaimLulls(t *testing.T) {
 	t.Parallel()
 	owed, others := newPacer(), newPacer()
@@ -98,8 +100,8 @@ func TestEmptyClaimLulls(t *testing.T) {
 	}
 }
 
-// A claim brings what a sink gets through, of keys enough; all that it can where one key is all that holds the sink up;
-// and all there is once the sink gets through what it asked for.
+// A claim brings what a sink gets through, of keys enough; all that it can where one key is all
+// that holds the sink up; and all there is once the sink gets through what it asked for.
 func TestClaimOfASlowSinkIsSmall(t *testing.T) {
 	p, cfg := newPacer(), &tableConfig{}
 	cfg.BatchRecords = 500
@@ -123,7 +125,8 @@ func TestClaimOfASlowSinkIsSmall(t *testing.T) {
 	}
 }
 
-// Where one key's events stand before the others', so many are asked for that others are among them.
+// Where one key's events stand before the others', so many are asked for that others are among
+// them.
 func TestClaimPassesAKeyOfManyEvents(t *testing.T) {
 	p, cfg := newPacer(), &tableConfig{}
 	cfg.BatchRecords = 500

@@ -11,17 +11,18 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Config configures a Relay. Zero means the default in parentheses, negative means off where off makes sense.
+// Config configures a Relay. Zero means the default in parentheses, negative means off where off
+// makes sense.
 type Config struct {
 	Tables   []Table                // what is served (Tables(): those of the migration sets that exist)
 	Sinks    map[string]outbox.Sink // further sinks, by the names that Table.Sink uses
 	Instance string                 // what this relay calls itself among others, for people (host name and process id)
 
-	// Workers is how many loops share the lanes of a table (2): while one waits for the sink another has the database
-	// work. Publish is called by as many at a time.
+	// Workers is how many loops share the lanes of a table (2): while one waits for the sink
+	// another has the database work. Publish is called by as many at a time.
 	Workers int
-	// BatchRecords is how many records a publish and a settle have (1000; docs/adr/0004 has the measurement). A claim
-	// brings up to four batches.
+	// BatchRecords is how many records a publish and a settle have (1000; docs/adr/0004 has the
+	// measurement). A claim brings up to four batches.
 	BatchRecords int
 	BatchBytes   int // bytes of payload a claim (8 MiB)
 
@@ -31,14 +32,16 @@ type Config struct {
 	LeaseTTL    time.Duration // how long lanes stay reserved for a relay that died (10 s); renewed every third of it
 	LeaseMargin time.Duration // no publish in the last part of a lease (a tenth of LeaseTTL)
 
-	// PublishTimeout is for one batch (5 s), unless the sink is Slow; an unanswered delivery is published again.
+	// PublishTimeout is for one batch (5 s), unless the sink is Slow; an unanswered delivery is
+	// published again.
 	PublishTimeout time.Duration
-	// RouteTimeout is for one batch and one sink of a table with Routes (100 ms). What a sink has not answered by then
-	// is delivered from outbox_deliveries, and the others do not wait for it. A sink with a method TakesCopies() bool
-	// that says yes has ten times as long: its server would take the same again.
+	// RouteTimeout is for one batch and one sink of a table with Routes (100 ms). What a sink has
+	// not answered by then is delivered from outbox_deliveries, and the others do not wait for it.
+	// A sink with a method TakesCopies() bool that says yes has ten times as long: its server would
+	// take the same again.
 	RouteTimeout time.Duration
-	// DatabaseTimeout is for one claim or one attempt to settle (10 s). A claim that ran out of it gets more at the
-	// next try, up to 8 times as much.
+	// DatabaseTimeout is for one claim or one attempt to settle (10 s). A claim that ran out of it
+	// gets more at the next try, up to 8 times as much.
 	DatabaseTimeout time.Duration
 	DrainTimeout    time.Duration // for the batch in flight when Run is told to stop (30 s)
 
@@ -46,8 +49,8 @@ type Config struct {
 	Backoff     Backoff       // between them (5 s, doubling, at most 15 min, ± 20 %)
 	Policies    []RetryPolicy // exceptions for some destinations, the first that fits
 
-	// RecoveryRate is how many records a second are delivered to a sink after an outage of it, until the backlog is
-	// gone (20,000; negative: as many as possible).
+	// RecoveryRate is how many records a second are delivered to a sink after an outage of it,
+	// until the backlog is gone (20,000; negative: as many as possible).
 	RecoveryRate int
 
 	Retention       outbox.Retention // of delivered rows
@@ -57,8 +60,8 @@ type Config struct {
 	Observer outbox.Observer // told about every batch; may be nil
 }
 
-// WithDefaults returns the configuration that New runs with, zero fields filled in, or every problem at once.
-// It is for a look at them: New does the same by itself.
+// WithDefaults returns the configuration that New runs with, zero fields filled in, or every
+// problem at once. It is for a look at them: New does the same by itself.
 func (c Config) WithDefaults() (Config, error) {
 	var problems []error
 	positive := func(field string, v *time.Duration, def time.Duration) {

@@ -10,10 +10,10 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// What a sink owes is served by whoever serves the sink, whatever its routes say now: rows that were copied into
-// outbox_deliveries under other routes are still that sink's to deliver. So a relay opens, beside what its tables need,
-// each part of outbox_deliveries that a sink of its own owes, and looks for more once a minute. What nobody serves it
-// tells.
+// What a sink owes is served by whoever serves the sink, whatever its routes say now: rows that
+// were copied into outbox_deliveries under other routes are still that sink's to deliver. So a
+// relay opens, beside what its tables need, each part of outbox_deliveries that a sink of its own
+// owes, and looks for more once a minute. What nobody serves it tells.
 
 const debtorsEvery = time.Minute
 
@@ -41,8 +41,8 @@ func indebted(debtors []outbox.Debtor, table, sink string) bool {
 	return slices.ContainsFunc(debtors, func(d outbox.Debtor) bool { return d.Table == table && d.Sink == sink })
 }
 
-// watchDebts looks for debts once a minute until ctx ends, and tells of those that nobody serves. It calls reopen for
-// one that the relay could serve and has not opened.
+// watchDebts looks for debts once a minute until ctx ends, and tells of those that nobody serves.
+// It calls reopen for one that the relay could serve and has not opened.
 func (r *Relay) watchDebts(ctx context.Context, opened *serving, reopen func()) error {
 	tick := time.NewTicker(debtorsEvery)
 	defer tick.Stop()

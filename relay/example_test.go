@@ -10,10 +10,11 @@ import (
 	"github.com/outboxrelay/outbox/relay"
 )
 
-// The store and the sink are given, because what a test beside this package imports ends up in its users' go.sum.
+// The store and the sink are given, because what a test beside this package imports ends up in its
+// users' go.sum.
 
-// A relay inside a service serves the tables of the migration sets, and removes what was delivered a month ago.
-// examples/embed is the whole program.
+// A relay inside a service serves the tables of the migration sets, and removes what was delivered
+// a month ago. examples/embed is the whole program.
 func ExampleNew() {
 	var db outbox.Database // postgres.Connect(ctx, url, postgres.Config{})
 	var sink outbox.Sink   // redispubsub.Open(ctx, url, redispubsub.Config{})
@@ -52,7 +53,8 @@ func ExampleTable() {
 	_ = r.Run
 }
 
-// An event that goes to several sinks: each has its own outcome, and one that is down delays no other.
+// An event that goes to several sinks: each has its own outcome, and one that is down delays no
+// other.
 func ExampleRoute() {
 	var db outbox.Database       // postgres.Connect, or sqlite.Open
 	var redis, kafka outbox.Sink // of packages below sink/

@@ -12,14 +12,15 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// The events of a table with routes go to several sinks, and none of those may delay another. So each sink is given its
-// part of a batch at the same time and RouteTimeout to answer. What it has not taken by then it owes. The settle that
-// marks the events as delivered copies that into outbox_deliveries. From there a relay of that sink's own delivers it,
-// at its pace and with its retries. As long as a lane owes a sink anything, what comes later in the lane goes the same
-// way, so that the keys stay in order at each sink. One that takes everything costs no second write.
+// The events of a table with routes go to several sinks, and none of those may delay another. So
+// each sink is given its part of a batch at the same time and RouteTimeout to answer. What it has
+// not taken by then it owes. The settle that marks the events as delivered copies that into
+// outbox_deliveries. From there a relay of that sink's own delivers it, at its pace and with its
+// retries. As long as a lane owes a sink anything, what comes later in the lane goes the same way,
+// so that the keys stay in order at each sink. One that takes everything costs no second write.
 //
-// Nobody else writes a lane's rows into outbox_deliveries, so its owner knows what it owes and no claim looks for it. A
-// lane that is new to a worker is asked about once. (docs/adr/0031)
+// Nobody else writes a lane's rows into outbox_deliveries, so its owner knows what it owes and no
+// claim looks for it. A lane that is new to a worker is asked about once. (docs/adr/0031)
 
 // fanout is the mode of a table with routes.
 type fanout struct {
@@ -45,7 +46,8 @@ type outlet struct {
 
 }
 
-// publish publishes a batch to the sinks of its deliveries, side by side. Each result is either delivered or owed.
+// publish publishes a batch to the sinks of its deliveries, side by side. Each result is either
+// delivered or owed.
 func (f *fanout) publish(
 	ctx context.Context, w *worker, _ *turn, batch []outbox.Delivery,
 ) (results []outbox.Result, isolate, down bool) {
@@ -70,8 +72,8 @@ func (f *fanout) publish(
 	return results, false, false
 }
 
-// direct returns those of a sink's part of a batch, as indexes, that go to it directly. The others are answered: they
-// go by outbox_deliveries.
+// direct returns those of a sink's part of a batch, as indexes, that go to it directly. The others
+// are answered: they go by outbox_deliveries.
 func (f *fanout) direct(
 	w *worker, sink string, batch []outbox.Delivery, part []int, results []outbox.Result,
 ) (direct []int) {
@@ -100,8 +102,8 @@ func chosen(batch []outbox.Delivery, at []int) []outbox.Delivery {
 	return part
 }
 
-// publish publishes the deliveries at the given indexes, and no others, and answers them. owes: the sink
-// owes events of a lane of this worker already.
+// publish publishes the deliveries at the given indexes, and no others, and answers them. owes: the
+// sink owes events of a lane of this worker already.
 func (o *outlet) publish(
 	ctx context.Context, timeout time.Duration, batch []outbox.Delivery, at []int, results []outbox.Result, owes bool,
 ) {
@@ -141,8 +143,8 @@ func (o *outlet) publish(
 	}
 }
 
-// judge implements mode: the record is delivered, but for what its sinks owe. One that the only sink of a journal was
-// not there for comes again with a later claim.
+// judge implements mode: the record is delivered, but for what its sinks owe. One that the only
+// sink of a journal was not there for comes again with a later claim.
 func (f *fanout) judge(r *tableRelay, v *verdict, one judged) {
 	for _, res := range one.results {
 		if res.Err == nil || isOwed(res.Err) {
@@ -221,7 +223,8 @@ func (o *owes) note(lane int16, sink string) {
 	o.sinks[lane] = append(o.sinks[lane], sink)
 }
 
-// unsure returns the lanes to ask about: those that are new to the worker, and now and then those that owed something.
+// unsure returns the lanes to ask about: those that are new to the worker, and now and then those
+// that owed something.
 func (o *owes) unsure(lanes []outbox.Lane, now time.Time) (unsure []int16) {
 	again := now.Sub(o.asked) >= askEvery
 	for _, l := range lanes {
@@ -252,8 +255,8 @@ func (o *owes) answered(asked []int16, lanes []outbox.Lane, owed map[int16][]str
 	}
 }
 
-// ready tells whether the relays of the sinks have asked the database for the first time: until then nobody knows what
-// is paused.
+// ready tells whether the relays of the sinks have asked the database for the first time: until
+// then nobody knows what is paused.
 func (f *fanout) ready() bool {
 	for _, o := range f.outlets {
 		if !o.owed.keeper.asked() {

@@ -15,23 +15,24 @@ import (
 )
 
 const (
-	// stall is how long a table may go without a finished turn. A publish may take 5 s and is then tried again, so
-	// twice that and a little.
+	// stall is how long a table may go without a finished turn. A publish may take 5 s and is then
+	// tried again, so twice that and a little.
 	stall = 12 * time.Second
 )
 
-// backlogLimit is where a relay stops counting a backlog. So many entries of an index took 8 to 15 ms to count
-// (PostgreSQL 15, after a vacuum).
+// backlogLimit is where a relay stops counting a backlog. So many entries of an index took 8 to 15
+// ms to count (PostgreSQL 15, after a vacuum).
 const backlogLimit = 100_000
 
-// Health is what a readiness probe and an operator need to know of a relay. Before Run has opened the tables it knows
-// none, nor their sinks.
+// Health is what a readiness probe and an operator need to know of a relay. Before Run has opened
+// the tables it knows none, nor their sinks.
 type Health struct {
 	Ready  bool   // all tables are served and all sinks answer
 	Reason string // why not
 	Tables map[string]TableHealth
 	Sinks  map[string]SinkHealth
-	// Unserved are sinks that owe events and that no relay serves, as of the last minute. The relay is ready all the same.
+	// Unserved are sinks that owe events and that no relay serves, as of the last minute. The relay
+	// is ready all the same.
 	Unserved []outbox.Debtor
 }
 
@@ -43,10 +44,11 @@ type TableHealth struct {
 	Of     string        // the table whose events Sink owes, if this is a part of outbox_deliveries
 	Lanes  int           // held; 0 is a relay standing by for another one
 	Paused outbox.Paused // what operators have paused; the table is ready all the same
-	// Turned is when each of its loops had begun a turn, be it one that failed; zero before the first.
+	// Turned is when each of its loops had begun a turn, be it one that failed; zero before the
+	// first.
 	Turned time.Time
-	// Backlog is as of the last 3 s, or longer ago where the database is slow. It is counted up to 100,000, and nil
-	// while it could not be counted.
+	// Backlog is as of the last 3 s, or longer ago where the database is slow. It is counted up to
+	// 100,000, and nil while it could not be counted.
 	Backlog *outbox.Backlog
 }
 
@@ -77,8 +79,8 @@ func (r *Relay) Health() Health {
 	return h
 }
 
-// health is the table's state. Its progress is that of the worker that made it longest ago: half of the keys standing
-// still is not healthy.
+// health is the table's state. Its progress is that of the worker that made it longest ago: half of
+// the keys standing still is not healthy.
 func (r *tableRelay) health(now time.Time) TableHealth {
 	h := TableHealth{Sink: strings.Join(r.cfg.table.sinks(), ", "), Of: r.cfg.table.Layout.Of}
 	r.keeper.mu.Lock()
@@ -132,9 +134,9 @@ func since(what string, now, began time.Time, why string) string {
 	return what
 }
 
-// measure counts the tables' backlogs until ctx ends, one after another: all at once would take as many connections.
-// It has the database told what hinders the relay, for whoever cannot ask the relay itself, but for the first moments,
-// when nothing has made progress yet.
+// measure counts the tables' backlogs until ctx ends, one after another: all at once would take as
+// many connections. It has the database told what hinders the relay, for whoever cannot ask the
+// relay itself, but for the first moments, when nothing has made progress yet.
 func measure(ctx context.Context, of serving) error {
 	begun := false
 	return repeat(ctx, func(ctx context.Context) {
@@ -148,8 +150,8 @@ func measure(ctx context.Context, of serving) error {
 	})
 }
 
-// hindrance is LeaseRequest.Health: what the table's health and that of its sinks say, without how long, which would be
-// another text each time.
+// hindrance is LeaseRequest.Health: what the table's health and that of its sinks say, without how
+// long, which would be another text each time.
 func (r *tableRelay) hindrance(sinks map[string]*sinkState) string {
 	h := struct {
 		Table string            `json:"table,omitempty"`

@@ -12,9 +12,9 @@ import (
 	"github.com/outboxrelay/outbox/internal/sink/late"
 )
 
-// inflight is what a worker has published and the database does not know, or may have forgotten. It is the one place
-// that is asked before anything is published again: a claim leaves out what waits here, and a batch leaves out what a
-// sink has taken.
+// inflight is what a worker has published and the database does not know, or may have forgotten. It
+// is the one place that is asked before anything is published again: a claim leaves out what waits
+// here, and a batch leaves out what a sink has taken.
 //
 //	           all answered             recorded                     a minute or two of a database that answers
 //	unanswered ────────────► unsettled ──────────► taken, remembered ───────────────────────────────────────────► gone
@@ -22,8 +22,9 @@ import (
 //	     │                     └────┘ refused: once more after 1 to 5 s
 //	     └── published to a Slow sink, of which some receivers have not answered yet
 //
-// What is published to any other sink is answered and recorded within its turn, and only remembered here. A record
-// whose lane another relay has taken over is dropped in any state: the outcome is that relay's to find.
+// What is published to any other sink is answered and recorded within its turn, and only remembered
+// here. A record whose lane another relay has taken over is dropped in any state: the outcome is
+// that relay's to find.
 type inflight struct {
 	waiting []*flight
 	taken   taken
@@ -65,14 +66,15 @@ func (in *inflight) exclude(limit outbox.ClaimLimit) outbox.ClaimLimit {
 	return limit
 }
 
-// A Slow sink has many receivers, and the slowest must not delay the others. So it is told how long to wait for one of
-// them. What has been answered by then is settled at once. A record with an answer still to come stays with its worker
-// and is settled later. Its lane is not handed over before, and a relay that stops waits for it as for a batch: the
-// next holder would publish it again.
+// A Slow sink has many receivers, and the slowest must not delay the others. So it is told how long
+// to wait for one of them. What has been answered by then is settled at once. A record with an
+// answer still to come stays with its worker and is settled later. Its lane is not handed over
+// before, and a relay that stops waits for it as for a batch: the next holder would publish it
+// again.
 const (
 	latePatience = 50 * time.Millisecond
-	// lateRecords is how many may be unanswered in a worker before it waits for whole batches: each holds its payload,
-	// and is one more that a claim leaves out.
+	// lateRecords is how many may be unanswered in a worker before it waits for whole batches: each
+	// holds its payload, and is one more that a claim leaves out.
 	lateRecords = 1024
 )
 
@@ -83,7 +85,8 @@ func lateAnswer(err error) *late.Answer {
 	return a
 }
 
-// setAside takes the records out of a batch that have an answer still to come. Where there is none the call is over.
+// setAside takes the records out of a batch that have an answer still to come. Where there is none
+// the call is over.
 func (in *inflight) setAside(
 	c *call, lanes []outbox.Lane, batch []outbox.Delivery, owner []int, results []outbox.Result,
 ) ([]outbox.Delivery, []int, []outbox.Result) {
@@ -125,8 +128,8 @@ func (in *inflight) narrow() {
 	}
 }
 
-// answered takes out the records whose answers have all come, as one batch, and drops the unanswered ones whose lane is
-// held no more.
+// answered takes out the records whose answers have all come, as one batch, and drops the
+// unanswered ones whose lane is held no more.
 func (in *inflight) answered(
 	held []outbox.Lane,
 ) (records []*outbox.Record, batch []outbox.Delivery, owner []int, results []outbox.Result) {
@@ -192,16 +195,18 @@ func (in *inflight) giveUp() {
 	}
 }
 
-// A database that is well may still refuse to record what became of an event: somebody holds its row locked, a trigger,
-// a policy or a time limit says no. Such outcomes wait in the worker and are tried again; their keys wait with them,
-// and all others go on. They are tried in the worker and not published again, because what was published stays
-// published.
+// A database that is well may still refuse to record what became of an event: somebody holds its
+// row locked, a trigger, a policy or a time limit says no. Such outcomes wait in the worker and are
+// tried again; their keys wait with them, and all others go on. They are tried in the worker and
+// not published again, because what was published stays published.
 const (
 	firstUnsettledRetry = time.Second
 	maxUnsettledRetry   = 5 * time.Second
-	// Of outcomes that may wait, before nothing more is claimed: each may be a message that was sent.
+	// Of outcomes that may wait, before nothing more is claimed: each may be a message that was
+	// sent.
 	unsettledBatches = 8
-	// How many events are published to find out whether what refused a whole batch refuses others too.
+	// How many events are published to find out whether what refused a whole batch refuses others
+	// too.
 	unsettledProbe = 8
 )
 
@@ -218,7 +223,8 @@ func (in *inflight) refused(outcomes []outbox.Outcome, lanes []outbox.Lane, now 
 	}
 }
 
-// due takes out what is to be settled again, and drops what was published under a lane that is held no more.
+// due takes out what is to be settled again, and drops what was published under a lane that is held
+// no more.
 func (in *inflight) due(lanes []outbox.Lane, now time.Time) (again []outbox.Outcome) {
 	in.waiting = slices.DeleteFunc(in.waiting, func(f *flight) bool {
 		switch {
@@ -238,34 +244,35 @@ func (in *inflight) due(lanes []outbox.Lane, now time.Time) (again []outbox.Outc
 // unsettled is how many outcomes wait.
 func (in *inflight) unsettled() int { return len(in.waiting) - len(in.lingering()) }
 
-// noteSettle notes a settle of something new. A trigger or a policy may refuse all rows, or those of a key or a tenant
-// that fill a batch. The next few events tell.
+// noteSettle notes a settle of something new. A trigger or a policy may refuse all rows, or those
+// of a key or a tenant that fill a batch. The next few events tell.
 func (in *inflight) noteSettle(refused bool) {
 	if in.wholly++; !refused {
 		in.wholly = 0
 	}
 }
 
-// What a worker remembers of its own publishes. A database that crashed may have forgotten the settles of its last
-// moments, because their commits do not wait for the disk (up to 0.6 s with PostgreSQL's default wal_writer_delay). A
-// standby that is promoted lacks those that it had not received yet. Such records are claimed again, however long the
-// database was away; a sink's own memory may have run out by then. They are settled again, and not published.
+// What a worker remembers of its own publishes. A database that crashed may have forgotten the
+// settles of its last moments, because their commits do not wait for the disk (up to 0.6 s with
+// PostgreSQL's default wal_writer_delay). A standby that is promoted lacks those that it had not
+// received yet. Such records are claimed again, however long the database was away; a sink's own
+// memory may have run out by then. They are settled again, and not published.
 //
-// No other relay needs to know. Whoever takes a lane over does so in a later commit than the holder's settles, so that
-// a database which still knows of the one knows of the others.
+// No other relay needs to know. Whoever takes a lane over does so in a later commit than the
+// holder's settles, so that a database which still knows of the one knows of the others.
 const (
 	takenTime    = time.Minute // of a database that answers; twice that at most
 	takenRecords = 1 << 16     // deliveries; twice that at most, 4 MB, or 16 with their index (measured)
-	// An interval between two claims counts for this much at most: an outage is not time in which the database could
-	// have learned anything.
+	// An interval between two claims counts for this much at most: an outage is not time in which
+	// the database could have learned anything.
 	takenStep = time.Second
 )
 
-// taken is what sinks have taken from one worker, in two parts. What is published goes into the younger part. When that
-// is full or old it takes the place of the other.
+// taken is what sinks have taken from one worker, in two parts. What is published goes into the
+// younger part. When that is full or old it takes the place of the other.
 //
-// A backlog comes in the order of its positions, and so does most of what is written. Only what is not beyond the
-// furthest published position can have been published before, and is looked for.
+// A backlog comes in the order of its positions, and so does most of what is written. Only what is
+// not beyond the furthest published position can have been published before, and is looked for.
 type taken struct {
 	young, old takenPart
 	furthest   int64         // position that was published, of all times
@@ -347,8 +354,8 @@ func (p *takenPart) empty() {
 	p.list, p.indexed = p.list[:0], 0
 }
 
-// strike takes out of a batch what was published before, and adds it to what its records were delivered to. owner is as
-// in Relay.route.
+// strike takes out of a batch what was published before, and adds it to what its records were
+// delivered to. owner is as in Relay.route.
 func (m *taken) strike(batch []outbox.Delivery, owner []int) (left []outbox.Delivery, leftOwner []int, struck int) {
 	first := slices.IndexFunc(batch, func(d outbox.Delivery) bool { return m.knows(&d) })
 	if first < 0 {

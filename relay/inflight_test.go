@@ -24,8 +24,8 @@ func (m *memory) keyed(key int64, n int) {
 	})
 }
 
-// A row whose outcome the database refuses keeps its own key waiting and nothing else, and its event is not published a
-// second time.
+// A row whose outcome the database refuses keeps its own key waiting and nothing else, and its
+// event is not published a second time.
 func TestRelayGoesOnBesideARefusedOutcome(t *testing.T) {
 	refused := true
 	m := &memory{refuses: func(r *outbox.Record) bool { return refused && r.OrderKey == 1 }}
@@ -64,7 +64,8 @@ func count(list []string, what string) (n int) {
 	return n
 }
 
-// A key of a million events whose head cannot be settled is not read again and again in front of all others.
+// A key of a million events whose head cannot be settled is not read again and again in front of
+// all others.
 func TestClaimLeavesOutWhatWaits(t *testing.T) {
 	m := &memory{refuses: func(r *outbox.Record) bool { return r.OrderKey == 1 }}
 	m.keyed(1, 100)
@@ -102,8 +103,8 @@ func TestRelayStopsClaimingWhenNothingIsSettled(t *testing.T) {
 	})
 }
 
-// Of a table of which the database records nothing a worker publishes one batch at most, and the relay says why. When
-// settles are taken again all goes on, and nothing is published twice.
+// Of a table of which the database records nothing a worker publishes one batch at most, and the
+// relay says why. When settles are taken again all goes on, and nothing is published twice.
 func TestWorkersStopWhileNothingIsRecorded(t *testing.T) {
 	denied := true
 	m := &memory{settleErr: func(int) error {
@@ -148,8 +149,8 @@ func TestWorkersStopWhileNothingIsRecorded(t *testing.T) {
 	})
 }
 
-// The database was away for hours, and has forgotten the last settles: its records come again, and are settled and not
-// published again.
+// The database was away for hours, and has forgotten the last settles: its records come again, and
+// are settled and not published again.
 func TestRelayRemembersWhatTheDatabaseForgot(t *testing.T) {
 	m := &memory{}
 	var forgotten []*outbox.Record
@@ -176,7 +177,8 @@ func TestRelayRemembersWhatTheDatabaseForgot(t *testing.T) {
 				t.Errorf("%d records are left, published %v, want each once", len(m.records), m.published)
 			}
 		})
-		// It is the database's time that counts: what an operator sets back by hand later is published again.
+		// It is the database's time that counts: what an operator sets back by hand later is
+		// published again.
 		pass(3 * takenTime)
 		m.locked(func() { m.records = append(m.records, forgotten[0]) })
 		pass(time.Second)
@@ -215,8 +217,8 @@ func TestTakenTellsDeliveriesApart(t *testing.T) {
 	}
 }
 
-// A server with a time limit of its own for statements is asked for less, down to what it can do, and for more again
-// later.
+// A server with a time limit of its own for statements is asked for less, down to what it can do,
+// and for more again later.
 func TestClaimAsksForLessAfterATimeout(t *testing.T) {
 	const most = 300
 	m := &memory{}
@@ -240,8 +242,8 @@ func TestClaimAsksForLessAfterATimeout(t *testing.T) {
 	})
 }
 
-// A worker that waits for its database holds no turn: neither one that publishes nor one that wants to be alone waits
-// for it.
+// A worker that waits for its database holds no turn: neither one that publishes nor one that wants
+// to be alone waits for it.
 func TestTurnRestsWhileSettling(t *testing.T) {
 	b := new(breaker)
 	first := b.enter(false)

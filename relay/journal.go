@@ -7,11 +7,12 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// journal is the mode of a log without routes, and of a table with one sink that owes something of it. A log's rows
-// are only inserted. What is delivered is known by a position, which passes each row once, so what the sink refuses is
-// copied into outbox_deliveries as in a fanout. Two things are different. Nobody waits for the only sink, so its
-// answers have PublishTimeout and not RouteTimeout. And while it is down nothing is copied: the rows stay, no position
-// passes them, and they come with a later claim. (docs/adr/0035)
+// journal is the mode of a log without routes, and of a table with one sink that owes something of
+// it. A log's rows are only inserted. What is delivered is known by a position, which passes each
+// row once, so what the sink refuses is copied into outbox_deliveries as in a fanout. Two things
+// are different. Nobody waits for the only sink, so its answers have PublishTimeout and not
+// RouteTimeout. And while it is down nothing is copied: the rows stay, no position passes them, and
+// they come with a later claim. (docs/adr/0035)
 type journal struct {
 	fanout
 	direct direct
@@ -54,9 +55,9 @@ func (j *journal) late(w *worker, batch []outbox.Delivery, results []outbox.Resu
 	w.owe(batch, results, true)
 }
 
-// owe has the sink owe what it has refused, and what is behind that in its key. With isolate, it owes also what a part
-// of it was not there for. Everything else without an answer, or with one that is still to come, stays in the log, as
-// does what had no turn.
+// owe has the sink owe what it has refused, and what is behind that in its key. With isolate, it
+// owes also what a part of it was not there for. Everything else without an answer, or with one
+// that is still to come, stays in the log, as does what had no turn.
 func (w *worker) owe(batch []outbox.Delivery, results []outbox.Result, isolate bool) {
 	left, owed := outbox.HeldKeys{}, outbox.HeldKeys{}
 	for i := range results {

@@ -7,8 +7,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// What is behind a refused event in its key is owed with it; what had no turn, and what nobody was there for, stays in
-// the log with all that is behind it.
+// What is behind a refused event in its key is owed with it; what had no turn, and what nobody was
+// there for, stays in the log with all that is behind it.
 func TestWhatTheLogsSinkOwes(t *testing.T) {
 	t.Parallel()
 	refused, away := errors.New("it is too large"), outbox.Unavailable(errors.New("nobody is there"))

@@ -14,9 +14,10 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// leaseKeeper holds the lanes of one relay: it renews them in the background, takes more when there are more to take,
-// and hands some over when a relay joins. What it believes to hold ends on the local clocks, counted from before the
-// request was sent. So it can only end earlier than the database's expiry, however slow the reply was.
+// leaseKeeper holds the lanes of one relay: it renews them in the background, takes more when there
+// are more to take, and hands some over when a relay joins. What it believes to hold ends on the
+// local clocks, counted from before the request was sent. So it can only end earlier than the
+// database's expiry, however slow the reply was.
 //
 //	           free or lapsed, within our share         more than our share, or leaving
 //	nobody's ─────────────────────────────────► ours ─────────────────────────────────► surplus
@@ -29,8 +30,8 @@ type leaseKeeper struct {
 	cfg     leaseConfig
 	seen    *atomic.Pointer[glance]
 	changed func() // is called when there is something else to do than before: other lanes, another pause
-	// disturbed: there is something to check at once. A worker has put lanes back that are to be handed over, the relay
-	// is to stop, or a look has found other leases.
+	// disturbed: there is something to check at once. A worker has put lanes back that are to be
+	// handed over, the relay is to stop, or a look has found other leases.
 	disturbed chan struct{}
 	origin    atomic.Uint64 // Leased.Origin
 
@@ -52,9 +53,9 @@ type leaseKeeper struct {
 	lastErr  error
 }
 
-// over tells whether a time has come by either of this machine's clocks. The monotonic one, which nobody sets, stands
-// still while the machine sleeps. The wall clock does not, and set forward it ends a lease too soon, which the next
-// renewal mends.
+// over tells whether a time has come by either of this machine's clocks. The monotonic one, which
+// nobody sets, stands still while the machine sleeps. The wall clock does not, and set forward it
+// ends a lease too soon, which the next renewal mends.
 func over(until time.Time) bool {
 	now := time.Now()
 	return !now.Before(until) || !now.Round(0).Before(until.Round(0))
@@ -78,16 +79,16 @@ func newLeaseKeeper(store outbox.Store, cfg leaseConfig, seen *atomic.Pointer[gl
 	}
 }
 
-// checksPerLease is how often in a lease's time its keeper asks the database. Asking writes nothing unless something is
-// due: renewals are, once a third of the time is gone.
+// checksPerLease is how often in a lease's time its keeper asks the database. Asking writes nothing
+// unless something is due: renewals are, once a third of the time is gone.
 const (
 	checksPerLease = 6
 	maxCheck       = 500 * time.Millisecond // so that a relay that leaves is succeeded within a second
 )
 
-// take gives a worker its part of the lanes until it puts them back, and says until when they may be used for
-// publishing. ok is false if there are none or the margin before the end has begun. A lane always falls to the same
-// worker.
+// take gives a worker its part of the lanes until it puts them back, and says until when they may
+// be used for publishing. ok is false if there are none or the margin before the end has begun. A
+// lane always falls to the same worker.
 func (k *leaseKeeper) take(worker int) (lanes []outbox.Lane, until time.Time, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -110,7 +111,8 @@ func (k *leaseKeeper) take(worker int) (lanes []outbox.Lane, until time.Time, ok
 	return lanes, until, ok
 }
 
-// extended returns until when the lanes that take gave may be used by now: they may have been renewed meanwhile.
+// extended returns until when the lanes that take gave may be used by now: they may have been
+// renewed meanwhile.
 func (k *leaseKeeper) extended(lanes []outbox.Lane, until time.Time) time.Time {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -174,10 +176,11 @@ func (k *leaseKeeper) mark(ctx context.Context, lanes ...outbox.Lane) error {
 	return nil
 }
 
-// run keeps the lease until ctx ends. After a failure it asks again soon. Two failures a third of the lease apart, as
-// when sessions are being terminated, would be the end of the lease although the database is well. A check under way is
-// finished, unless hardStop ends too. A server that has got a statement may carry it out after it was broken off, and
-// take lanes that were given up meanwhile.
+// run keeps the lease until ctx ends. After a failure it asks again soon. Two failures a third of
+// the lease apart, as when sessions are being terminated, would be the end of the lease although
+// the database is well. A check under way is finished, unless hardStop ends too. A server that has
+// got a statement may carry it out after it was broken off, and take lanes that were given up
+// meanwhile.
 func (k *leaseKeeper) run(ctx, hardStop context.Context) {
 	for {
 		pause := min(k.cfg.ttl/checksPerLease, maxCheck)
@@ -195,8 +198,8 @@ func (k *leaseKeeper) run(ctx, hardStop context.Context) {
 	}
 }
 
-// undisturbed tells that a check would find and change nothing: a look since the last one found the same leases, and no
-// renewal is due.
+// undisturbed tells that a check would find and change nothing: a look since the last one found the
+// same leases, and no renewal is due.
 func (k *leaseKeeper) undisturbed() bool {
 	g := k.seen.Load()
 	k.mu.Lock()
@@ -227,8 +230,8 @@ func (k *leaseKeeper) check(ctx context.Context) error {
 	return nil
 }
 
-// keep goes on serving lanes that should have gone and are still held, because somebody has their rows locked, until
-// the next check.
+// keep goes on serving lanes that should have gone and are still held, because somebody has their
+// rows locked, until the next check.
 func (k *leaseKeeper) keep(surplus []outbox.Lane) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -239,9 +242,11 @@ func (k *leaseKeeper) keep(surplus []outbox.Lane) {
 	}
 }
 
-// surplus takes the lanes that another relay should have, and no worker is using, out of what is held.
+// surplus takes the lanes that another relay should have, and no worker is using, out of what is
+// held.
 //
-// A lane is handed over between two turns, never in one: the next holder would publish again what is in flight.
+// A lane is handed over between two turns, never in one: the next holder would publish again what
+// is in flight.
 func (k *leaseKeeper) surplus() (surplus []outbox.Lane) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -282,7 +287,8 @@ func (k *leaseKeeper) renew(ctx context.Context) error {
 		Leaving: k.leaving,
 		Health:  k.health,
 	}
-	// Once an outage: on a machine so slow that every check comes too late, nobody would ever take over.
+	// Once an outage: on a machine so slow that every check comes too late, nobody would ever take
+	// over.
 	away := k.lastErr != nil && !k.renewed.IsZero() && asked.Sub(k.renewed) > k.cfg.ttl && !k.returned
 	request.Returning = away || asked.Before(k.cautious)
 	k.mu.Unlock()
@@ -311,7 +317,8 @@ func (k *leaseKeeper) renew(ctx context.Context) error {
 	return nil
 }
 
-// tell has the database say what hinders the relay. Nothing is written unless it is something else than before.
+// tell has the database say what hinders the relay. Nothing is written unless it is something else
+// than before.
 func (k *leaseKeeper) tell(health string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -333,8 +340,8 @@ func (k *leaseKeeper) failed(ctx context.Context, err error) error {
 	return err
 }
 
-// stop has lanes handed over as they come free. A publish that hangs may take as long as DrainTimeout, and its
-// neighbours' lanes would have nobody.
+// stop has lanes handed over as they come free. A publish that hangs may take as long as
+// DrainTimeout, and its neighbours' lanes would have nobody.
 func (k *leaseKeeper) stop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -342,7 +349,8 @@ func (k *leaseKeeper) stop() {
 	signal(k.disturbed)
 }
 
-// leave gives the lanes back so that a successor starts at once. ctx is the one of Run, which has ended.
+// leave gives the lanes back so that a successor starts at once. ctx is the one of Run, which has
+// ended.
 func (k *leaseKeeper) leave(ctx context.Context) error {
 	k.mu.Lock()
 	k.lanes, k.share = nil, 0
@@ -367,11 +375,12 @@ func (k *leaseKeeper) paused() pauses {
 	return k.pauses
 }
 
-// holdCheck is how often a publish that may outlast the lease looks whether the lanes are still held.
+// holdCheck is how often a publish that may outlast the lease looks whether the lanes are still
+// held.
 const holdCheck = 500 * time.Millisecond
 
-// hold returns a context that ends at the deadline, or when the lease of the call's lanes was not renewed. If the relay
-// is to stop, the context ends early enough for the settle.
+// hold returns a context that ends at the deadline, or when the lease of the call's lanes was not
+// renewed. If the relay is to stop, the context ends early enough for the settle.
 func (k *leaseKeeper) hold(ctx context.Context, c *call, until, deadline time.Time) context.Context {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	var watching sync.WaitGroup
@@ -406,13 +415,14 @@ type glance struct {
 	asked time.Time // when the look began: what was committed before is seen
 }
 
-// freshFor is how long after a look what it found is relied on. Looks that fail are followed by none, and whoever
-// relied on them asks by himself again.
+// freshFor is how long after a look what it found is relied on. Looks that fail are followed by
+// none, and whoever relied on them asks by himself again.
 const freshFor = time.Second
 
 func (g *glance) fresh() bool { return g != nil && time.Since(g.asked) < freshFor }
 
-// call is a call of a sink and what it has left under way. Its context ends when lanes are held no more.
+// call is a call of a sink and what it has left under way. Its context ends when lanes are held no
+// more.
 type call struct {
 	end   context.CancelFunc
 	lanes atomic.Pointer[[]outbox.Lane]

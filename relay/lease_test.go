@@ -190,7 +190,8 @@ func TestWorkersShareTheLanes(t *testing.T) {
 	}
 }
 
-// A worker whose share of the lanes is empty stands by: that is no reason to call the relay unready.
+// A worker whose share of the lanes is empty stands by: that is no reason to call the relay
+// unready.
 func TestWorkerWithoutLanesIsHealthy(t *testing.T) {
 	m := &memory{}
 	synctest.Test(t, func(t *testing.T) {
@@ -212,7 +213,8 @@ func TestWorkerWithoutLanesIsHealthy(t *testing.T) {
 	})
 }
 
-// Two renewals in a row that fail at once, as when somebody terminates the relay's sessions, do not end the lease.
+// Two renewals in a row that fail at once, as when somebody terminates the relay's sessions, do not
+// end the lease.
 func TestFailedRenewalIsRepeatedSoon(t *testing.T) {
 	requests := 0
 	m := &memory{leaseErr: func() error {
@@ -313,8 +315,8 @@ func (m *memory) held(relays ...*process) (lanes []int) {
 	return lanes
 }
 
-// Relays that join, leave and vanish get and give their share within the time to live of a lease, and no lane is ever
-// published by two.
+// Relays that join, leave and vanish get and give their share within the time to live of a lease,
+// and no lane is ever published by two.
 func TestRelaysShareTheLanes(t *testing.T) {
 	t.Parallel()
 	fleet(t, func(t *testing.T, m *memory, join func(*process) *process) {
@@ -358,8 +360,8 @@ func TestRelaysShareTheLanes(t *testing.T) {
 	})
 }
 
-// What a worker is publishing when another relay joins stays where it is, however long it takes; what its neighbour
-// holds too much is handed over meanwhile.
+// What a worker is publishing when another relay joins stays where it is, however long it takes;
+// what its neighbour holds too much is handed over meanwhile.
 func TestHandOverWaitsForTheTurnInFlight(t *testing.T) {
 	t.Parallel()
 	fleet(t, func(t *testing.T, m *memory, join func(*process) *process) {
@@ -388,8 +390,8 @@ func TestHandOverWaitsForTheTurnInFlight(t *testing.T) {
 	})
 }
 
-// A relay that was told to stop, and waits for a publish, gives up at once what it is not using, and takes nothing that
-// others give up.
+// A relay that was told to stop, and waits for a publish, gives up at once what it is not using,
+// and takes nothing that others give up.
 func TestStoppingRelayKeepsOnlyWhatIsInFlight(t *testing.T) {
 	t.Parallel()
 	fleet(t, func(t *testing.T, m *memory, join func(*process) *process) {
@@ -430,7 +432,8 @@ func TestStoppingRelayKeepsOnlyWhatIsInFlight(t *testing.T) {
 	})
 }
 
-// A relay that comes and goes while lanes are being handed over, and requests that fail meanwhile, cost nothing.
+// A relay that comes and goes while lanes are being handed over, and requests that fail meanwhile,
+// cost nothing.
 func TestShareChangesBackDuringHandOver(t *testing.T) {
 	t.Parallel()
 	fleet(t, func(t *testing.T, m *memory, join func(*process) *process) {

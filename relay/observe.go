@@ -26,7 +26,8 @@ func addReport(b *outbox.BatchReport, next outbox.BatchReport) {
 	b.Publish += next.Publish
 }
 
-// tally sums batches up to one log line a second of work (FR-005: log events published, latency, failures).
+// tally sums batches up to one log line a second of work (FR-005: log events published, latency,
+// failures).
 type tally struct {
 	mu        sync.Mutex
 	settled   outbox.Settled
@@ -36,7 +37,8 @@ type tally struct {
 	latencies []time.Duration
 }
 
-// maxLatencies bounds the memory of a tally; at higher rates the percentiles are those of the second's first events.
+// maxLatencies bounds the memory of a tally; at higher rates the percentiles are those of the
+// second's first events.
 const maxLatencies = 1 << 16
 
 func (t *tally) add(b outbox.BatchReport) {

@@ -12,9 +12,9 @@ import (
 	"github.com/outboxrelay/outbox/internal/backoff"
 )
 
-// Backoff is how long to wait before the next attempt: Base after the first failure, Factor times longer after each
-// further one, never more than Cap. Each is spread by ± Jitter (a fraction) so that what failed together does not
-// return together.
+// Backoff is how long to wait before the next attempt: Base after the first failure, Factor times
+// longer after each further one, never more than Cap. Each is spread by ± Jitter (a fraction) so
+// that what failed together does not return together.
 type Backoff struct {
 	Base   time.Duration
 	Factor float64
@@ -26,7 +26,8 @@ func (b Backoff) delay(failures int) time.Duration { return backoff.Backoff(b).D
 
 // RetryPolicy is how often and how fast to try again at some destinations.
 type RetryPolicy struct {
-	// Destination is a name, or a pattern as of path.Match: orders.* fits orders.created. A * does not match a slash.
+	// Destination is a name, or a pattern as of path.Match: orders.* fits orders.created. A * does
+	// not match a slash.
 	Destination string
 	MaxAttempts int     // (the relay's)
 	Backoff     Backoff // each field that is zero is the relay's

@@ -61,7 +61,8 @@ func TestPolicyProblemsAreReportedAtOnce(t *testing.T) {
 	}
 }
 
-// Of several destinations the longest wait counts, and the record lives as long as one of them may be tried again.
+// Of several destinations the longest wait counts, and the record lives as long as one of them may
+// be tried again.
 func TestJudgeBySeveralPolicies(t *testing.T) {
 	t.Parallel()
 	r, err := relayOf(nil, nil, Config{MaxAttempts: 5, Backoff: Backoff{Base: time.Second, Jitter: -1},

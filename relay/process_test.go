@@ -14,8 +14,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// receiver is what the destinations of a memory have received. A copy is refused; that an event overtakes an earlier
-// one of its key is noted.
+// receiver is what the destinations of a memory have received. A copy is refused; that an event
+// overtakes an earlier one of its key is noted.
 type receiver struct {
 	received  []uuid.UUID
 	known     map[uuid.UUID]bool
@@ -57,11 +57,13 @@ func (m *memory) fill(lanes []int16, n int) {
 	}
 }
 
-// process is a relay that can die as a process does: from one moment on nothing that it does has an effect.
+// process is a relay that can die as a process does: from one moment on nothing that it does has an
+// effect.
 type process struct {
 	*memory
 	relay *tableRelay
-	// strike tells whether the process dies at this point; "publish" comes before every delivery, d is nil elsewhere.
+	// strike tells whether the process dies at this point; "publish" comes before every delivery, d
+	// is nil elsewhere.
 	strike func(point string, d *outbox.Delivery) bool
 	slow   time.Duration // how long a publish takes
 	single bool          // what is being published is one event, on trial; guarded by memory.mu
@@ -121,7 +123,8 @@ func (p *process) bury() {
 	_ = p.end()
 }
 
-// at is a moment at which the process may die; if it is dead it does not return before the test is over.
+// at is a moment at which the process may die; if it is dead it does not return before the test is
+// over.
 func (p *process) at(point string, d *outbox.Delivery) error {
 	var frozen time.Duration
 	p.locked(func() { frozen = time.Until(p.frozen) })

@@ -12,8 +12,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/sink/late"
 )
 
-// publishBatch publishes one batch of a claim. Keys of which something was not delivered are held, and their later
-// records are left for the next claim.
+// publishBatch publishes one batch of a claim. Keys of which something was not delivered are held,
+// and their later records are left for the next claim.
 func (w *worker) publishBatch(t *turn, records []*outbox.Record) published {
 	began := time.Now()
 	w.askSubscriptions(t.hardStop, records)
@@ -43,8 +43,8 @@ func (w *worker) publishBatch(t *turn, records []*outbox.Record) published {
 	return b
 }
 
-// route turns claimed records into deliveries, but for those whose key is held. Records that cannot be routed get their
-// failure in defects, and their keys are held.
+// route turns claimed records into deliveries, but for those whose key is held. Records that cannot
+// be routed get their failure in defects, and their keys are held.
 func (r *tableRelay) route(
 	records []*outbox.Record,
 	held outbox.HeldKeys,
@@ -78,7 +78,8 @@ func (r *tableRelay) route(
 	return batch, owner, defects
 }
 
-// outstanding returns where rec still has to go: the names of destinations or, where routes say so, of addresses.
+// outstanding returns where rec still has to go: the names of destinations or, where routes say so,
+// of addresses.
 func (r *tableRelay) outstanding(rec *outbox.Record) ([]string, *outbox.Failure) {
 	if rec.Defect != "" {
 		return nil, &outbox.Failure{Reason: outbox.ReasonDeserializationFailed, Error: rec.Defect}
@@ -110,7 +111,8 @@ func (r *tableRelay) publishTimeout() time.Duration {
 	return max(r.cfg.PublishTimeout, slowness(r.sink))
 }
 
-// publishing returns the context of a publish. It ends at the latest when another relay may take the lanes over.
+// publishing returns the context of a publish. It ends at the latest when another relay may take
+// the lanes over.
 func (w *worker) publishing(t *turn) (context.Context, *call) {
 	limit, until := w.publishTimeout(), t.until
 	deadline := time.Now().Add(limit)
@@ -128,7 +130,8 @@ func (w *worker) publishing(t *turn) (context.Context, *call) {
 	return ctx, c
 }
 
-// patient tells a Slow sink how long to wait for one of its receivers, unless too much is under way.
+// patient tells a Slow sink how long to wait for one of its receivers, unless too much is under
+// way.
 func (w *worker) patient(ctx context.Context) context.Context {
 	if slowness(w.sink) == 0 || len(w.inflight.lingering()) >= lateRecords {
 		return ctx
@@ -150,7 +153,8 @@ func latencies(outcomes []outbox.Outcome, ended time.Time) (all []time.Duration,
 	return all, slowest
 }
 
-// mode is how the events of a table get to its sinks. It is chosen when the table is opened: direct, fanout or journal.
+// mode is how the events of a table get to its sinks. It is chosen when the table is opened:
+// direct, fanout or journal.
 type mode interface {
 	// ready tells whether all is known that a first turn needs.
 	ready() bool
@@ -158,11 +162,12 @@ type mode interface {
 	prepare(ctx context.Context, w *worker, lanes []outbox.Lane) error
 	// owesPaused tells whether what goes to a paused destination is claimed all the same, and owed.
 	owesPaused() bool
-	// destinations returns where a record still has to go, and address what one of them is at which sink.
+	// destinations returns where a record still has to go, and address what one of them is at which
+	// sink.
 	destinations(r *tableRelay, rec *outbox.Record) ([]string, error)
 	address(destination string) (sink, name string)
-	// publish publishes a batch. isolate says that what a part of the sink could not take waits by itself, down that
-	// all of the sink is down.
+	// publish publishes a batch. isolate says that what a part of the sink could not take waits by
+	// itself, down that all of the sink is down.
 	publish(ctx context.Context, w *worker, t *turn, batch []outbox.Delivery) (results []outbox.Result, isolate, down bool)
 	// late takes over answers that have come after their batch was settled.
 	late(w *worker, batch []outbox.Delivery, results []outbox.Result)
@@ -207,13 +212,14 @@ func (direct) publish(
 	return results, isolate, down
 }
 
-// everyone is the destination of an event that goes to all receivers which have subscribed to it at its sink. Such an
-// event becomes a delivery for each of them, so that what it was delivered to and its dead letter name them. They are
-// found again at each attempt: who has come since gets it too, and who has left holds nobody up.
+// everyone is the destination of an event that goes to all receivers which have subscribed to it at
+// its sink. Such an event becomes a delivery for each of them, so that what it was delivered to and
+// its dead letter name them. They are found again at each attempt: who has come since gets it too,
+// and who has left holds nobody up.
 const everyone = "*"
 
-// askSubscriptions learns who has subscribed, for a batch that has events for everyone. It asks after the claim: who
-// subscribed before an event was committed gets it.
+// askSubscriptions learns who has subscribed, for a batch that has events for everyone. It asks
+// after the claim: who subscribed before an event was committed gets it.
 func (r *tableRelay) askSubscriptions(ctx context.Context, records []*outbox.Record) {
 	subscriptions := outbox.AbilitiesOf(r.sink).Subscriptions
 	if subscriptions == nil || !slices.ContainsFunc(records, func(rec *outbox.Record) bool {
@@ -232,8 +238,8 @@ func (r *tableRelay) askSubscriptions(ctx context.Context, records []*outbox.Rec
 	r.subscriptions.Store(&known)
 }
 
-// expand returns the destinations of a record with its subscribers in the place of everyone. As long as nobody knows
-// them it stays as it is, and the sink says so.
+// expand returns the destinations of a record with its subscribers in the place of everyone. As
+// long as nobody knows them it stays as it is, and the sink says so.
 func (r *tableRelay) expand(rec *outbox.Record, wanted []string) (all []string) {
 	known := r.subscriptions.Load()
 	if known == nil || !slices.Contains(wanted, everyone) {

@@ -6,18 +6,20 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// An event can kill the process that publishes it: a panic in a goroutine nobody can recover, memory that runs out.
-// Every relay that takes its lane over dies in turn, and no error is ever written down. So starts are counted against
-// finishes: taking a lane over from a relay that vanished counts one, finishing a turn on it takes the count back to
-// zero. Nothing is written while nobody dies.
+// An event can kill the process that publishes it: a panic in a goroutine nobody can recover,
+// memory that runs out. Every relay that takes its lane over dies in turn, and no error is ever
+// written down. So starts are counted against finishes: taking a lane over from a relay that
+// vanished counts one, finishing a turn on it takes the count back to zero. Nothing is written
+// while nobody dies.
 //
-// A lane at which two relays in a row died is suspect. Suspect lanes are served together, after the others, in trials
-// of at most a batch. How many records are about to be tried is written down first, so that the next relay knows what
-// this one died of, and tries an eighth of them. Trials that go well cost no more than a turn, so after a crash loop
-// without a poison a backlog drains nearly as fast as ever. The event of which three relays die while it was alone is
-// the poison, and becomes a dead letter. Alone is alone in the process: while another worker publishes, it may be that
-// one's event that kills. And two deaths are not enough: a SIGKILL from outside and a SIGSTOP for longer than the
-// lease leave the same traces. (docs/adr/0011)
+// A lane at which two relays in a row died is suspect. Suspect lanes are served together, after the
+// others, in trials of at most a batch. How many records are about to be tried is written down
+// first, so that the next relay knows what this one died of, and tries an eighth of them. Trials
+// that go well cost no more than a turn, so after a crash loop without a poison a backlog drains
+// nearly as fast as ever. The event of which three relays die while it was alone is the poison, and
+// becomes a dead letter. Alone is alone in the process: while another worker publishes, it may be
+// that one's event that kills. And two deaths are not enough: a SIGKILL from outside and a SIGSTOP
+// for longer than the lease leave the same traces. (docs/adr/0011)
 //
 //	         one died           a second one died               the batch went well, all that was in front of it
 //	trusted ─────────► unproven ─────────────────► suspect ──────────────────────────────────────────────► trusted
@@ -32,8 +34,8 @@ const (
 	inFront      = 64 // records that may have been committed in front of the one that was tried alone
 )
 
-// suspicion is what a worker knows of suspect lanes that are tried together, or of the one lane of an event that was
-// tried alone.
+// suspicion is what a worker knows of suspect lanes that are tried together, or of the one lane of
+// an event that was tried alone.
 type suspicion struct {
 	lanes   []outbox.Lane // those that are held
 	size    int           // records of the next trial
@@ -48,8 +50,8 @@ func (s *suspicion) single() bool { return s.size == 1 }
 // known is what may be known of the lanes while nothing is tried.
 func (s *suspicion) known() outbox.Trial { return outbox.Trial{Size: s.deaths, Event: s.culprit} }
 
-// quarantine is what a worker knows of its lanes. Each is judged once, when it was taken: what the database says of it
-// later is of this worker's own making.
+// quarantine is what a worker knows of its lanes. Each is judged once, when it was taken: what the
+// database says of it later is of this worker's own making.
 type quarantine struct {
 	seen     map[int16]int64 // epochs
 	suspects map[int16]*suspicion

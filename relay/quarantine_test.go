@@ -17,8 +17,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// survive runs one process after another on m, each until it dies, until nothing is left to deliver, and returns how
-// many died.
+// survive runs one process after another on m, each until it dies, until nothing is left to
+// deliver, and returns how many died.
 func (m *memory) survive(t *testing.T, cfg Config, strike func(string, *outbox.Delivery) bool) (deaths int) {
 	t.Helper()
 	left := func() (n int) {
@@ -73,7 +73,8 @@ func (m *memory) check(t *testing.T, events int, dead ...uuid.UUID) {
 	}
 }
 
-// An event that kills whoever publishes it is found, wherever it lies, and nothing else pays for it.
+// An event that kills whoever publishes it is found, wherever it lies, and nothing else pays for
+// it.
 func TestPoisonIsFound(t *testing.T) {
 	t.Parallel()
 	for _, lanes := range []int{1, outbox.LaneCount} {
@@ -105,9 +106,10 @@ func TestPoisonIsFound(t *testing.T) {
 	}
 }
 
-// Whatever else happens to the relays, a dead letter is made of the poison only: SIGKILL anywhere, SIGSTOP, a stop in
-// the middle of a trial, a broker that is down, rows that come in front of those that are being tried. The one thing
-// that must not happen is that somebody kills twice while the same event is tried alone: nobody could tell.
+// Whatever else happens to the relays, a dead letter is made of the poison only: SIGKILL anywhere,
+// SIGSTOP, a stop in the middle of a trial, a broker that is down, rows that come in front of those
+// that are being tried. The one thing that must not happen is that somebody kills twice while the
+// same event is tried alone: nobody could tell.
 func TestNoInnocentDies(t *testing.T) {
 	t.Parallel()
 	for range 6 {
@@ -186,7 +188,8 @@ func chaos(t *testing.T, seed uint64) {
 				}
 			})
 		case 3:
-			// Committed late: in front of everything else, without a key because nothing guards the order of those.
+			// Committed late: in front of everything else, without a key because nothing guards the
+			// order of those.
 			if late < 50 {
 				late++
 				m.locked(func() {
@@ -214,8 +217,8 @@ func chaos(t *testing.T, seed uint64) {
 	m.check(t, 1200+late, poison)
 }
 
-// suspect makes a lane with some records, at which relays have died: its first record was tried alone by deaths of
-// them.
+// suspect makes a lane with some records, at which relays have died: its first record was tried
+// alone by deaths of them.
 func (m *memory) suspect(n, deaths int) {
 	m.fill([]int16{0}, n)
 	for i := range m.lanes {
@@ -224,7 +227,8 @@ func (m *memory) suspect(n, deaths int) {
 	m.lanes[0].Crashes, m.lanes[0].Trial = 5, outbox.Trial{Size: deaths, Event: m.records[0].ID}
 }
 
-// A relay that runs out of time while it tries an event alone has survived it. Its successor must not take it for dead.
+// A relay that runs out of time while it tries an event alone has survived it. Its successor must
+// not take it for dead.
 func TestStopInTheMiddleOfATrial(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -256,7 +260,8 @@ func TestStopInTheMiddleOfATrial(t *testing.T) {
 	})
 }
 
-// Rows that were committed late lie in front of the one that was tried. They do not make the relays forget it.
+// Rows that were committed late lie in front of the one that was tried. They do not make the relays
+// forget it.
 func TestRowsInFrontOfTheSuspect(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 10, 60} {
@@ -341,7 +346,8 @@ func TestLaneRecordJudgesEveryEpochOnce(t *testing.T) {
 	}
 }
 
-// After a crash loop without a poison nearly as few batches go out as ever: suspect lanes are tried together.
+// After a crash loop without a poison nearly as few batches go out as ever: suspect lanes are tried
+// together.
 func TestCrashLoopCostsFewBatches(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -47,8 +47,8 @@ func (s *wholesale) probe(context.Context) error {
 	return nil
 }
 
-// Events that make any call fail in which they are become dead letters, wherever they are; the others of the same calls
-// go out within seconds.
+// Events that make any call fail in which they are become dead letters, wherever they are; the
+// others of the same calls go out within seconds.
 func TestACallThatFailsIsMadeSmaller(t *testing.T) {
 	t.Parallel()
 	for _, places := range [][]int{{0}, {999}, {500}, {0, 1, 2}, {10, 510, 990}} {

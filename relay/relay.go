@@ -15,8 +15,9 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Relay delivers the events of a database's tables to their sinks, and removes what was delivered long ago. Any number
-// of relays may run against the same database: a lane of a table is served by one of them at a time.
+// Relay delivers the events of a database's tables to their sinks, and removes what was delivered
+// long ago. Any number of relays may run against the same database: a lane of a table is served by
+// one of them at a time.
 type Relay struct {
 	db     outbox.Database
 	sinks  map[string]outbox.Sink
@@ -45,8 +46,8 @@ func (s *serving) sink(name string, sinks map[string]outbox.Sink) *sinkState {
 	return s.sinks[name]
 }
 
-// New returns a relay that serves the tables of cfg in db with sink, or with the one of cfg.Sinks that a table
-// names. It talks to nobody before Run. All problems of cfg are reported at once.
+// New returns a relay that serves the tables of cfg in db with sink, or with the one of cfg.Sinks
+// that a table names. It talks to nobody before Run. All problems of cfg are reported at once.
 func New(db outbox.Database, sink outbox.Sink, cfg Config) (*Relay, error) {
 	cfg, err := cfg.WithDefaults()
 	tables, problems := cfg.served()
@@ -66,8 +67,9 @@ func New(db outbox.Database, sink outbox.Sink, cfg Config) (*Relay, error) {
 	return r, nil
 }
 
-// Wake makes the relay look into a table at once instead of at its next poll, or into all where table is "". A log's
-// readers are woken with it. It never blocks. A wake-up that gets lost costs PollMax.
+// Wake makes the relay look into a table at once instead of at its next poll, or into all where
+// table is "". A log's readers are woken with it. It never blocks. A wake-up that gets lost costs
+// PollMax.
 func (r *Relay) Wake(table string) {
 	for _, t := range r.now().tables {
 		if table == "" || table == t.cfg.name() || table == t.cfg.table.Layout.Table {
@@ -84,8 +86,9 @@ func (r *Relay) now() serving {
 	return serving{}
 }
 
-// Open opens the tables, for which it waits while the database is away. Run does so too; Open is for whoever wants to
-// know before. What waiting does not cure is an error: a *SchemaError, ErrRowsHidden, ErrNotAllowed, ErrNoTable.
+// Open opens the tables, for which it waits while the database is away. Run does so too; Open is
+// for whoever wants to know before. What waiting does not cure is an error: a *SchemaError,
+// ErrRowsHidden, ErrNotAllowed, ErrNoTable.
 func (r *Relay) Open(ctx context.Context) error {
 	if r.served.Load() != nil {
 		return nil
@@ -98,10 +101,11 @@ func (r *Relay) Open(ctx context.Context) error {
 	return nil
 }
 
-// Run opens the tables and serves them until ctx ends. It then finishes the batches in flight (publish and settle, for
-// at most DrainTimeout), gives up its lanes and returns nil. Failures of the database or a sink do not end it: it goes
-// on trying, and Health tells. Once ctx has ended the relay is not ready. Errors are those of Open. A relay can be run
-// once: the second time is an error.
+// Run opens the tables and serves them until ctx ends. It then finishes the batches in flight
+// (publish and settle, for at most DrainTimeout), gives up its lanes and returns nil. Failures of
+// the database or a sink do not end it: it goes on trying, and Health tells. Once ctx has ended the
+// relay is not ready. Errors are those of Open. A relay can be run once: the second time is an
+// error.
 func (r *Relay) Run(ctx context.Context) error {
 	if r.begun.Swap(true) {
 		return errors.New("this relay has been run: make another with New")
@@ -186,14 +190,15 @@ func (r *Relay) serve(ctx context.Context) (again bool, err error) {
 var ErrNoTable = errors.New("there is no table to serve")
 
 const (
-	// openLimit bounds one attempt to open the tables, so that a server that takes connections and says nothing is
-	// noticed too.
+	// openLimit bounds one attempt to open the tables, so that a server that takes connections and
+	// says nothing is noticed too.
 	openLimit = 15 * time.Second
 	minOpen   = 500 * time.Millisecond // between attempts at first
 	maxOpen   = 5 * time.Second
 )
 
-// open opens the tables, again and again while only waiting helps: a service is often started before its database.
+// open opens the tables, again and again while only waiting helps: a service is often started
+// before its database.
 func (r *Relay) open(ctx context.Context) (serving, error) {
 	for pause := minOpen; ; pause = min(2*pause, maxOpen) {
 		attempt, cancel := context.WithTimeout(ctx, openLimit)
@@ -244,7 +249,8 @@ func (r *Relay) openTables(ctx context.Context) (serving, error) {
 			return serving{}, err
 		}
 		ledger, ok := store.(outbox.DeliveryStore)
-		// What a sink owes of a key comes before what the table has of it, also where the table has no routes any more.
+		// What a sink owes of a key comes before what the table has of it, also where the table has
+		// no routes any more.
 		owes := ok && indebted(debtors, ledger.LeaseName(), t.Sink)
 		if len(t.Routes) > 0 || !t.Layout.KeepsState() || owes {
 			if err := r.openRouted(ctx, &opened, t, store); err != nil {
@@ -268,7 +274,8 @@ func (r *Relay) openTables(ctx context.Context) (serving, error) {
 	return opened, err
 }
 
-// openRouted opens a table that has routes, or is a log, and for each of its sinks what that owes of the table.
+// openRouted opens a table that has routes, or is a log, and for each of its sinks what that owes
+// of the table.
 func (r *Relay) openRouted(ctx context.Context, opened *serving, t Table, store outbox.Store) error {
 	ledger, ok := store.(outbox.DeliveryStore)
 	if !ok {
@@ -298,7 +305,8 @@ func (r *Relay) openRouted(ctx context.Context, opened *serving, t Table, store 
 	return nil
 }
 
-// openOwed opens what a sink owes of a table, which is named as its lanes are leased. t is the table, if it is served.
+// openOwed opens what a sink owes of a table, which is named as its lanes are leased. t is the
+// table, if it is served.
 func (r *Relay) openOwed(ctx context.Context, opened *serving, t Table, of, sink string) (*tableRelay, error) {
 	removes := t.Layout.Settle.Removes() || !t.Layout.KeepsState()
 	t.Layout, t.Sink, t.Routes = outbox.DeliveriesOf(of, sink), sink, nil

@@ -14,8 +14,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// These tests are about the Relay that joins tables, sinks and retention, in fake time. What one table's loops do is in
-// serve_test.go.
+// These tests are about the Relay that joins tables, sinks and retention, in fake time. What one
+// table's loops do is in serve_test.go.
 
 // memoryDB is a Database of memories. A table that it does not have is missing.
 type memoryDB struct {
@@ -108,7 +108,8 @@ func runRelay(t *testing.T, db *memoryDB, sink outbox.Sink, cfg Config, body fun
 	})
 }
 
-// A relay that cannot renew its leases says that it holds no lanes as soon as another one may have them.
+// A relay that cannot renew its leases says that it holds no lanes as soon as another one may have
+// them.
 func TestLapsedLanesAreNotHeld(t *testing.T) {
 	m := &memory{}
 	db := &memoryDB{tables: map[string]*memory{"outbox_events": m}}

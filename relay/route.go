@@ -10,9 +10,9 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Route says to which sinks the events of a table go. Of a table's routes the first that fits an event is taken; one
-// without conditions is the default. Conditions are names, or patterns in which * stands for any text; an empty one
-// fits everything.
+// Route says to which sinks the events of a table go. Of a table's routes the first that fits an
+// event is taken; one without conditions is the default. Conditions are names, or patterns in which
+// * stands for any text; an empty one fits everything.
 type Route struct {
 	Name          string // which an event's Destinations may name, whatever the conditions; "" for none
 	Topic         string
@@ -27,7 +27,8 @@ type Target struct {
 	Destination outbox.Template // (the table's)
 }
 
-// ParseTarget reads a sink's name, or one with a destination's template after a colon: kafka, kafka:orders.{tenant}.
+// ParseTarget reads a sink's name, or one with a destination's template after a colon: kafka,
+// kafka:orders.{tenant}.
 func ParseTarget(text string) (Target, error) {
 	sink, destination, named := strings.Cut(text, ":")
 	if sink == "" {
@@ -66,8 +67,8 @@ func (a address) String() string { return a.sink + ":" + a.destination }
 // routes are a table's routes, checked.
 type routes []Route
 
-// complete fills the gaps of routes and reports their problems. def is the destination of targets that name none, known
-// tells the names of sinks.
+// complete fills the gaps of routes and reports their problems. def is the destination of targets
+// that name none, known tells the names of sinks.
 func (rs routes) complete(of string, def outbox.Template, known func(sink string) bool, problems *[]error) routes {
 	rs = slices.Clone(rs)
 	names := map[string]bool{}
@@ -129,8 +130,8 @@ func (rs routes) leadTo(sink string) bool {
 // errNoRoute is the reason of a dead letter.
 var errNoRoute = errors.New("no route fits the event: add one for its topic, or one without conditions as the default")
 
-// resolve returns where an event goes: by its own destinations, each of which is sink:name or the name of a route, or
-// by the first route that fits.
+// resolve returns where an event goes: by its own destinations, each of which is sink:name or the
+// name of a route, or by the first route that fits.
 func (rs routes) resolve(rec *outbox.Record) ([]address, error) {
 	if len(rec.Destinations) == 0 {
 		for i := range rs {
@@ -191,8 +192,9 @@ func addOnce(all []address, a address) []address {
 	return append(all, a)
 }
 
-// Addresses returns where the routes of a table send an event, as sink:destination. A target that names no destination
-// has the event's topic. The error is the reason of the dead letter that the event would become.
+// Addresses returns where the routes of a table send an event, as sink:destination. A target that
+// names no destination has the event's topic. The error is the reason of the dead letter that the
+// event would become.
 func Addresses(table []Route, event outbox.Event) ([]string, error) {
 	var problems []error
 	complete := routes(table).complete("", builtin("{topic}"), func(string) bool { return true }, &problems)

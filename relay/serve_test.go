@@ -16,11 +16,12 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// These tests are about the loop's own rules, in fake time. That it delivers from a real database to a real broker is
-// tested with those.
+// These tests are about the loop's own rules, in fake time. That it delivers from a real database
+// to a real broker is tested with those.
 
-// memory is a Store and a Sink as small as they can be: undelivered records in a slice. Fields ending in Err and Hook
-// replace what the real ones could do; once the relay runs, a test reads and changes them in locked.
+// memory is a Store and a Sink as small as they can be: undelivered records in a slice. Fields
+// ending in Err and Hook replace what the real ones could do; once the relay runs, a test reads and
+// changes them in locked.
 type memory struct {
 	mu          sync.Mutex // held by everything but claimHook and publishHook, which may sleep
 	records     []*outbox.Record
@@ -119,7 +120,8 @@ func (m *memory) Backlog(context.Context, int) (outbox.Backlog, error) {
 	return outbox.Backlog{Count: len(m.records)}, nil
 }
 
-// Settle removes delivered and dead records; one to be retried keeps its attempts and comes when it is due.
+// Settle removes delivered and dead records; one to be retried keeps its attempts and comes when it
+// is due.
 func (m *memory) Settle(
 	_ context.Context,
 	owner uuid.UUID,
@@ -235,7 +237,8 @@ func inBubble(t *testing.T, m *memory, cfg Config, body func(t *testing.T, r *ta
 	})
 }
 
-// However long the pause between two claims is, what was published is settled when the gathering is over.
+// However long the pause between two claims is, what was published is settled when the gathering is
+// over.
 func TestGatheringEndsInTime(t *testing.T) {
 	m := &memory{}
 	inBubble(t, m, Config{PollMin: time.Second, PollMax: time.Second}, func(t *testing.T, _ *tableRelay) {
@@ -286,7 +289,8 @@ func start(
 	return r, func() error { cancel(); return <-done }
 }
 
-// FR-005: poll interval 200 ms. An idle relay grows to it from 1.5 ms and a wake-up or work takes it back.
+// FR-005: poll interval 200 ms. An idle relay grows to it from 1.5 ms and a wake-up or work takes
+// it back.
 func TestRelayPollsSlowerWhileIdle(t *testing.T) {
 	m := &memory{}
 	inBubble(t, m, Config{}, func(t *testing.T, r *tableRelay) {
@@ -318,8 +322,8 @@ func TestRelayPollsSlowerWhileIdle(t *testing.T) {
 	})
 }
 
-// FR-005's 100 events per 200 ms would be 500 a second where 1000 are asked for: a full batch is followed by the next
-// at once.
+// FR-005's 100 events per 200 ms would be 500 a second where 1000 are asked for: a full batch is
+// followed by the next at once.
 func TestRelayReclaimsFullBatchAtOnce(t *testing.T) {
 	m := &memory{}
 	m.add("a", "b", "c", "d", "e")
@@ -432,8 +436,8 @@ func TestRelayDropsWhatWasClaimedTooSlowly(t *testing.T) {
 	})
 }
 
-// A claim that takes nearly as long as the lease every time is published all the same while the lease is renewed;
-// thrown away, it would be claimed for ever.
+// A claim that takes nearly as long as the lease every time is published all the same while the
+// lease is renewed; thrown away, it would be claimed for ever.
 func TestRelayWithSlowClaims(t *testing.T) {
 	m := &memory{claimHook: func(context.Context) { time.Sleep(9500 * time.Millisecond) }}
 	m.add("a")
@@ -445,8 +449,8 @@ func TestRelayWithSlowClaims(t *testing.T) {
 	})
 }
 
-// A row that takes a minute to read is read in the end: the next claim is given more time than the one that ran out of
-// it.
+// A row that takes a minute to read is read in the end: the next claim is given more time than the
+// one that ran out of it.
 func TestRelayGivesASlowClaimMoreTime(t *testing.T) {
 	m := &memory{claimHook: func(ctx context.Context) {
 		select {
@@ -531,8 +535,8 @@ func TestRelayTakesAWrongAnswerForUnknown(t *testing.T) {
 	})
 }
 
-// Records that come back however often they are settled (the lanes went elsewhere, a policy hides the update) must
-// neither make the loop spin nor look like progress.
+// Records that come back however often they are settled (the lanes went elsewhere, a policy hides
+// the update) must neither make the loop spin nor look like progress.
 func TestRelayBacksOffFromWhatItCannotSettle(t *testing.T) {
 	m := &memory{lose: true}
 	m.add("a", "b")
@@ -555,7 +559,8 @@ func TestRelayBacksOffFromWhatItCannotSettle(t *testing.T) {
 	})
 }
 
-// A claim brings several batches. What failed in one holds back its key in the next ones, and only that.
+// A claim brings several batches. What failed in one holds back its key in the next ones, and only
+// that.
 func TestRelayHoldsAKeyOverTheBatchesOfAClaim(t *testing.T) {
 	m := &memory{}
 	m.add("a1", "b1", "a2", "b2", "a3", "b3", "a4", "b4")

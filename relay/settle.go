@@ -21,10 +21,10 @@ type verdict struct {
 	unavailable  error // set if the sink, or a part of it, was down
 }
 
-// verdict decides what becomes of each record. results[i] is the answer for a delivery of records[owner[i]]; owner
-// ascends. Records without an outcome are left as they are and come again with a later claim. With isolate, what the
-// sink could not take waits in the table, uncounted, because the rest of the sink works and the claims are needed for
-// that.
+// verdict decides what becomes of each record. results[i] is the answer for a delivery of
+// records[owner[i]]; owner ascends. Records without an outcome are left as they are and come again
+// with a later claim. With isolate, what the sink could not take waits in the table, uncounted,
+// because the rest of the sink works and the claims are needed for that.
 func (r *tableRelay) verdict(
 	records []*outbox.Record,
 	batch []outbox.Delivery,
@@ -53,8 +53,9 @@ func (r *tableRelay) verdict(
 				Failures: []outbox.Failure{f}, DeliveredTo: rec.DeliveredTo,
 			})
 		} else if _, published := slices.BinarySearch(owner, i); !published {
-			// Nothing may be left of a list that somebody shortened meanwhile, or that names a destination twice, and
-			// nobody may have subscribed. Without an outcome the record would be claimed for ever.
+			// Nothing may be left of a list that somebody shortened meanwhile, or that names a
+			// destination twice, and nobody may have subscribed. Without an outcome the record
+			// would be claimed for ever.
 			if left, failure := r.outstanding(rec); failure == nil && len(left) == 0 {
 				v.outcomes = append(v.outcomes, outbox.Outcome{Record: rec, State: outbox.Delivered, DeliveredTo: rec.DeliveredTo})
 				if len(rec.DeliveredTo) == 0 {
@@ -66,7 +67,8 @@ func (r *tableRelay) verdict(
 	return v
 }
 
-// judged is a record with the answers for its deliveries, whose destinations are called names in an outcome.
+// judged is a record with the answers for its deliveries, whose destinations are called names in an
+// outcome.
 type judged struct {
 	*outbox.Record
 	deliveries []outbox.Delivery
@@ -142,10 +144,10 @@ func (r *tableRelay) failureOf(destination string, err error) outbox.Failure {
 	return f
 }
 
-// settle records the outcomes, trying again for as long as the database does not answer. What was published and not
-// settled would be published again, and a sink remembers ids for a limited time only. The owner and epoch guard makes a
-// late settle harmless. It gives up when hardStop ends. What a database that is well refuses is kept by the worker and
-// returned.
+// settle records the outcomes, trying again for as long as the database does not answer. What was
+// published and not settled would be published again, and a sink remembers ids for a limited time
+// only. The owner and epoch guard makes a late settle harmless. It gives up when hardStop ends.
+// What a database that is well refuses is kept by the worker and returned.
 func (w *worker) settle(
 	hardStop context.Context,
 	lanes []outbox.Lane,
@@ -216,8 +218,8 @@ func (w *worker) settleBatch(t *turn, b published) (lost bool, err error) {
 		return false, fmt.Errorf("settle: the database records none of %d outcomes, so only a few events are claimed at a "+
 			"time: look for what refuses them: %w", len(refused), w.inflight.why)
 	case len(b.outcomes) > len(refused) && settled.Delivered+settled.Retried+settled.Dead == 0:
-		// The next claim brings the same records: without a pause they would be published again as fast as the loop
-		// turns.
+		// The next claim brings the same records: without a pause they would be published again as
+		// fast as the loop turns.
 		return false, fmt.Errorf("settle: none of %d records changed: their lanes went to another relay, "+
 			"something else settled them, or this role may not update them", b.claimed)
 	}
@@ -280,8 +282,8 @@ func (w *worker) settleAgain(ctx context.Context, lanes []outbox.Lane) error {
 	return nil
 }
 
-// stops has the table's workers publish nothing until settles are taken again: the database is well and refuses all of
-// them. This worker goes on trying with what it has published.
+// stops has the table's workers publish nothing until settles are taken again: the database is well
+// and refuses all of them. This worker goes on trying with what it has published.
 func (w *worker) stops(refusal *outbox.RefusedError) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -300,7 +302,8 @@ func (w *worker) records() {
 	}
 }
 
-// stoppedBy returns a worker that is trying whether the database records anything, and why it has to.
+// stoppedBy returns a worker that is trying whether the database records anything, and why it has
+// to.
 func (r *tableRelay) stoppedBy() (by *worker, why string) {
 	for _, w := range r.workers {
 		w.mu.Lock()
@@ -313,8 +316,8 @@ func (r *tableRelay) stoppedBy() (by *worker, why string) {
 	return nil, ""
 }
 
-// settleLate records what became of what was under way. The outcomes are those of a batch, but for the breaker, which
-// has had its word.
+// settleLate records what became of what was under way. The outcomes are those of a batch, but for
+// the breaker, which has had its word.
 func (w *worker) settleLate(hardStop context.Context) {
 	lingering := w.inflight.lingering()
 	if len(lingering) == 0 {
@@ -353,8 +356,8 @@ func (w *worker) finishLate(hardStop context.Context) {
 	w.inflight.giveUp()
 }
 
-// logFailures tells of every new cause of failures, and of every dead letter. Outcomes that the store refused are left
-// out: they will be tried again, and told of then.
+// logFailures tells of every new cause of failures, and of every dead letter. Outcomes that the
+// store refused are left out: they will be tried again, and told of then.
 func (r *tableRelay) logFailures(outcomes, refused []outbox.Outcome) {
 	now := time.Now()
 	for i := range outcomes {

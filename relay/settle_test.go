@@ -12,7 +12,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Whoever writes an event names its destinations. He must not reach the readers of another table with it.
+// Whoever writes an event names its destinations. He must not reach the readers of another table
+// with it.
 func TestReservedDestinationsAreDead(t *testing.T) {
 	t.Parallel()
 	r, err := relayOf(nil, &panicky{}, Config{Tables: []Table{
@@ -195,8 +196,8 @@ func TestJudgeKeepsRecordsApart(t *testing.T) {
 	}
 }
 
-// What waits because a part of the sink is down keeps its attempts; a destination that was reached is remembered, and
-// one that failed for its own sake counts.
+// What waits because a part of the sink is down keeps its attempts; a destination that was reached
+// is remembered, and one that failed for its own sake counts.
 func TestJudgeIsolates(t *testing.T) {
 	t.Parallel()
 	r, err := relayOf(nil, nil, Config{MaxAttempts: 3, Backoff: Backoff{Base: time.Second, Jitter: -1}})

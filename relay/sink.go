@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// probeEvery is how often a backlog is counted and a sink is asked. An idle relay does not talk to its sinks at
-	// all: without asking they would look healthy until the next event found them gone.
+	// probeEvery is how often a backlog is counted and a sink is asked. An idle relay does not talk
+	// to its sinks at all: without asking they would look healthy until the next event found them
+	// gone.
 	probeEvery   = 3 * time.Second
 	probeTimeout = 2 * time.Second
 )
@@ -20,7 +21,8 @@ type SinkHealth struct {
 	Ready  bool   // it answers, if it can be asked
 	Reason string // why not
 	Down   bool   // nothing is claimed for it but probes
-	// Lags is how long a batch takes of late if that is long: 1 s, 2 s, 4 s and so on, or longer. Else it is 0.
+	// Lags is how long a batch takes of late if that is long: 1 s, 2 s, 4 s and so on, or longer.
+	// Else it is 0.
 	Lags time.Duration
 }
 

@@ -19,15 +19,16 @@ type Table struct {
 	Layout   outbox.Layout
 	Optional bool   // a database without the table is served all the same; one of the tables must be there
 	Sink     string // the name of the table's sink, if it has no Routes (DefaultSink)
-	// Routes say which events go to which sinks. A sink that is slow or down delays no other: what it does not take is
-	// recorded in outbox_deliveries and delivered from there (nil: all events go to Sink).
+	// Routes say which events go to which sinks. A sink that is slow or down delays no other: what
+	// it does not take is recorded in outbox_deliveries and delivered from there (nil: all events
+	// go to Sink).
 	Routes []Route
 
 	Destination outbox.Template // where events without Destinations go ({topic})
 	Envelope    outbox.Envelope // what the table's messages are (the sink's)
-	// Reserved tells whether a destination belongs to another table, whose readers would take the event for one of
-	// theirs. An event that would go there is dead at once, all of it. It must be quick, and safe for concurrent use
-	// (nil: none is reserved).
+	// Reserved tells whether a destination belongs to another table, whose readers would take the
+	// event for one of theirs. An event that would go there is dead at once, all of it. It must be
+	// quick, and safe for concurrent use (nil: none is reserved).
 	Reserved func(destination string) bool
 
 	MaxAttempts int              // (the relay's)
@@ -36,9 +37,10 @@ type Table struct {
 	Retention   outbox.Retention // each field that is zero is the relay's
 }
 
-// Tables returns the tables of the migration sets, each served where it exists: outbox_events, event_outbox,
-// crawl_outbox and outbox_log. Attempts and pause of crawl_outbox are those of docs/seeds.md#fr-005. What event_outbox
-// has delivered is not archived but deleted, as its seed does (docs/seeds.md#05-01).
+// Tables returns the tables of the migration sets, each served where it exists: outbox_events,
+// event_outbox, crawl_outbox and outbox_log. Attempts and pause of crawl_outbox are those of
+// docs/seeds.md#fr-005. What event_outbox has delivered is not archived but deleted, as its seed
+// does (docs/seeds.md#05-01).
 func Tables() []Table {
 	return []Table{
 		{Layout: outbox.OutboxEvents(), Optional: true},
@@ -127,8 +129,8 @@ func builtin(text string) outbox.Template {
 	return t
 }
 
-// policy returns what applies to a destination. A record of which several have failed waits for the longest, and is
-// dead once all of them are.
+// policy returns what applies to a destination. A record of which several have failed waits for the
+// longest, and is dead once all of them are.
 func (t *Table) policy(destination string) RetryPolicy {
 	for _, p := range t.Policies {
 		if fits, err := path.Match(p.Destination, destination); err == nil && fits {

@@ -12,7 +12,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/fault"
 )
 
-// try serves suspect lanes once. Before the process may die, what it is about to do is written down.
+// try serves suspect lanes once. Before the process may die, what it is about to do is written
+// down.
 func (w *worker) try(ctx context.Context, t *turn, s *suspicion) (claimed int, err error) {
 	before := s.known()
 	if s.culprit == uuid.Nil {
@@ -29,8 +30,8 @@ func (w *worker) try(ctx context.Context, t *turn, s *suspicion) (claimed int, e
 		fault.Hit(fault.AfterClaim)
 		err = w.tryRecords(t, s, records)
 	}
-	// An outage may have put off what is looked for. And fewer records than asked for may be as many as BatchBytes lets
-	// through: only none are the end.
+	// An outage may have put off what is looked for. And fewer records than asked for may be as
+	// many as BatchBytes lets through: only none are the end.
 	putOff := t.pass.probe || t.pass.fresh
 	if err == nil && (s.culprit == uuid.Nil || !putOff) {
 		s.left -= len(records)
@@ -39,7 +40,8 @@ func (w *worker) try(ctx context.Context, t *turn, s *suspicion) (claimed int, e
 	if err == nil && !over && s.marked {
 		return len(records), nil
 	}
-	// Written down even if the relay is out of time: its successor would blame what was tried for its death.
+	// Written down even if the relay is out of time: its successor would blame what was tried for
+	// its death.
 	survived := context.WithoutCancel(t.hardStop)
 	if err != nil || !over {
 		s.marked = false

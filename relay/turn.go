@@ -88,8 +88,8 @@ func (w *worker) turnTrusted(ctx context.Context, t *turn) (claimed int, err err
 	fault.Hit(fault.AfterClaim)
 	w.claimed.Store(began.UnixNano())
 	took := time.Since(began)
-	// The lease may have been renewed while the claim took longer than what was left of it. Without this look its
-	// records would be thrown away each time.
+	// The lease may have been renewed while the claim took longer than what was left of it. Without
+	// this look its records would be thrown away each time.
 	if t.until = w.keeper.extended(t.lanes, t.until); over(t.until) { // another relay may hold the lanes before the answer
 		return 0, fmt.Errorf("claim: it took %s, the lease is too close to its end to publish",
 			took.Round(time.Millisecond))
@@ -105,7 +105,8 @@ func (w *worker) turnTrusted(ctx context.Context, t *turn) (claimed int, err err
 	return len(records), w.prove(t)
 }
 
-// publishAll publishes and settles what was claimed, batch by batch. took is how long the claim was.
+// publishAll publishes and settles what was claimed, batch by batch. took is how long the claim
+// was.
 func (w *worker) publishAll(
 	ctx context.Context, t *turn, records []*outbox.Record, full bool, took time.Duration,
 ) error {
@@ -139,8 +140,8 @@ func (w *worker) publishAll(
 	return down
 }
 
-// mustEnd tells whether what is left of a claim is claimed again: by whoever holds its lanes then, without what was
-// paused meanwhile, or, after a probe that got through, at the rate of a recovery.
+// mustEnd tells whether what is left of a claim is claimed again: by whoever holds its lanes then,
+// without what was paused meanwhile, or, after a probe that got through, at the rate of a recovery.
 func (w *worker) mustEnd(ctx context.Context, t *turn) bool {
 	return ctx.Err() != nil || over(t.until) || w.keeper.paused().changes != t.changes ||
 		t.pass.probe && w.cfg.breaker.recovered()
@@ -154,18 +155,20 @@ func (w *worker) prove(t *turn) error {
 	return nil
 }
 
-// A settle of two records costs the database nearly as much as one of fifty. So a worker that has published few goes on
-// claiming and publishing for a moment, and one settle records all of it. What it has gathered is left out of its own
-// claims; nobody else may read its lanes. A relay that dies leaves as much to be published again as after a batch, at
-// most. What a sink owes is gathered too: later events of its lane go the same way, settled or not. Whatever else is
-// not plainly delivered is settled at once. (docs/adr/0003)
+// A settle of two records costs the database nearly as much as one of fifty. So a worker that has
+// published few goes on claiming and publishing for a moment, and one settle records all of it.
+// What it has gathered is left out of its own claims; nobody else may read its lanes. A relay that
+// dies leaves as much to be published again as after a batch, at most. What a sink owes is gathered
+// too: later events of its lane go the same way, settled or not. Whatever else is not plainly
+// delivered is settled at once. (docs/adr/0003)
 const (
 	gatherFor     = 10 * time.Millisecond
 	gatherRecords = 100 // each is one more entry that the next claim walks over
 )
 
-// gather adds to what was published what comes within gatherFor. It ends sooner if the worker has to stop, if the lease
-// ends, or at the first claim that does not go well, which the next turn makes again.
+// gather adds to what was published what comes within gatherFor. It ends sooner if the worker has
+// to stop, if the lease ends, or at the first claim that does not go well, which the next turn
+// makes again.
 func (w *worker) gather(ctx context.Context, t *turn, sum published) published {
 	began := time.Now()
 	end := began.Add(gatherFor)

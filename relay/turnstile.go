@@ -2,8 +2,8 @@ package relay
 
 import "time"
 
-// turnstile counts the turns at a sink, and lets in one who wants to be the only one: it begins when the others have
-// left, and none begins before it has left. It is guarded by its breaker.
+// turnstile counts the turns at a sink, and lets in one who wants to be the only one: it begins
+// when the others have left, and none begins before it has left. It is guarded by its breaker.
 type turnstile struct {
 	underway int
 	alone    bool      // the one that is

@@ -8,8 +8,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// watch looks at all tables until ctx ends. A relay with nothing to do so asks once every PollMax, where each worker of
-// each table would ask by itself.
+// watch looks at all tables until ctx ends. A relay with nothing to do so asks once every PollMax,
+// where each worker of each table would ask by itself.
 func (r *Relay) watch(ctx context.Context, tables []*tableRelay) error {
 	stores := make([]outbox.Store, len(tables))
 	for i, t := range tables {

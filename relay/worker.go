@@ -34,8 +34,8 @@ type tableRelay struct {
 	backlogErr error
 }
 
-// worker turns the loop for its share of the relay's lanes, so that one has the database work while another waits for
-// the sink. A lane, and with it a key, always falls to the same worker.
+// worker turns the loop for its share of the relay's lanes, so that one has the database work while
+// another waits for the sink. A lane, and with it a key, always falls to the same worker.
 type worker struct {
 	*tableRelay
 	number int
@@ -81,11 +81,12 @@ func (r *tableRelay) wake() {
 	}
 }
 
-// run serves the table until ctx ends. It then finishes the batch in flight (publish and settle, for at most
-// DrainTimeout), gives up its lanes and returns nil. Database and broker failures do not end it.
+// run serves the table until ctx ends. It then finishes the batch in flight (publish and settle,
+// for at most DrainTimeout), gives up its lanes and returns nil. Database and broker failures do
+// not end it.
 func (r *tableRelay) run(ctx context.Context) error {
-	// The batch in flight outlives ctx by DrainTimeout: half of it published and none of it settled would be published
-	// again.
+	// The batch in flight outlives ctx by DrainTimeout: half of it published and none of it settled
+	// would be published again.
 	hardStop, stopHard := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopHard()
 	drain := context.AfterFunc(ctx, func() {
@@ -118,7 +119,8 @@ func (r *tableRelay) run(ctx context.Context) error {
 	return nil
 }
 
-// serve turns the loop: full batches at once, then PollMin, growing to PollMax while there is nothing to do.
+// serve turns the loop: full batches at once, then PollMin, growing to PollMax while there is
+// nothing to do.
 func (w *worker) serve(ctx, hardStop context.Context) {
 	trouble := time.Duration(0)
 	w.idle = w.cfg.PollMin
@@ -237,20 +239,22 @@ func (r *tableRelay) see(now *glance) {
 	}
 }
 
-// busy tells whether a worker has claimed something a moment before now. To ask whether there is more would cost a
-// step over all that is delivered and not vacuumed: it was 4 % of a drain of 100,000 events.
+// busy tells whether a worker has claimed something a moment before now. To ask whether there is
+// more would cost a step over all that is delivered and not vacuumed: it was 4 % of a drain of
+// 100,000 events.
 func (r *tableRelay) busy(now time.Time) bool {
 	return now.UnixNano()-r.claimed.Load() < int64(r.cfg.PollMax)
 }
 
-// quiet tells whether there is nothing to claim. It is asked once a worker has found that itself for a while, and has
-// not been woken since.
+// quiet tells whether there is nothing to claim. It is asked once a worker has found that itself
+// for a while, and has not been woken since.
 func (r *tableRelay) quiet() bool {
 	g := r.seen.Load()
 	return g.fresh() && !g.Undelivered
 }
 
-// failed notes a failed turn. Of failures in a row the first is logged; succeeded logs the recovery.
+// failed notes a failed turn. Of failures in a row the first is logged; succeeded logs the
+// recovery.
 func (w *worker) failed(err error) {
 	w.mu.Lock()
 	first := w.lastError == ""

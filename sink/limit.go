@@ -15,9 +15,9 @@ type Limits struct {
 	Concurrency int     // calls of Publish at a time
 }
 
-// Limited returns a sink that gives another one no more than the limits allow. What there was no time for when the
-// context of a Publish ended is answered with outbox.ErrNotAttempted. It counts no attempt, and does not look as if the
-// sink were down.
+// Limited returns a sink that gives another one no more than the limits allow. What there was no
+// time for when the context of a Publish ended is answered with outbox.ErrNotAttempted. It counts
+// no attempt, and does not look as if the sink were down.
 func Limited(s Sink, limits Limits) Sink {
 	if limits == (Limits{}) {
 		return s
@@ -40,8 +40,8 @@ type limited struct {
 	calls chan struct{} // nil: no limit
 }
 
-// margin is how long before its context ends a Publish begins no further part of a batch. The sink takes time too, and
-// an answer that comes too late is as none.
+// margin is how long before its context ends a Publish begins no further part of a batch. The sink
+// takes time too, and an answer that comes too late is as none.
 const margin = 50 * time.Millisecond
 
 func (l *limited) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
@@ -74,7 +74,8 @@ func (l *limited) Publish(ctx context.Context, batch []outbox.Delivery) []outbox
 	return results
 }
 
-// publish publishes a part of a batch, but for what is behind a failed event of its key in an earlier part.
+// publish publishes a part of a batch, but for what is behind a failed event of its key in an
+// earlier part.
 func (l *limited) publish(ctx context.Context, part []outbox.Delivery, held outbox.HeldKeys) []outbox.Result {
 	results := notAttempted(nil, len(part))
 	var free []outbox.Delivery

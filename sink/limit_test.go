@@ -111,7 +111,8 @@ func TestLimitConcurrency(t *testing.T) {
 	})
 }
 
-// What is behind a failed event in a later part is not published; other destinations of the event are.
+// What is behind a failed event in a later part is not published; other destinations of the event
+// are.
 func TestLimitKeepsOrder(t *testing.T) {
 	batch := deliveries(40)
 	again := batch[3]

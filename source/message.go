@@ -20,22 +20,23 @@ import (
 
 // Message is what a broker has, before it is an event.
 type Message struct {
-	// Place says where it is, such as orders/3/1042: the same whenever it comes, and no other message's. "": the broker
-	// has no such place.
+	// Place says where it is, such as orders/3/1042: the same whenever it comes, and no other
+	// message's. "": the broker has no such place.
 	Place string
 	// Channel is its topic, subject, queue or stream.
 	Channel string
 	Key     string    // the broker's, "" for none
 	Time    time.Time // the broker's
 	Body    []byte
-	// Attributes are those of a CloudEvent in binary mode, without a prefix, and the trace context. An id alone is the
-	// message's.
+	// Attributes are those of a CloudEvent in binary mode, without a prefix, and the trace context.
+	// An id alone is the message's.
 	Attributes map[string]string
 	// Problem says why there is no body to read, "" where there is one.
 	Problem string
 }
 
-// prefixes of headers that are attributes: Kafka's, Redis's and Watermill's; NATS's and HTTP's; AMQP's.
+// prefixes of headers that are attributes: Kafka's, Redis's and Watermill's; NATS's and HTTP's;
+// AMQP's.
 var prefixes = []string{"ce_", "ce-", "cloudEvents_", "cloudEvents:"}
 
 // Header takes a header as an attribute, if it is one. NATS and HTTP have them percent-encoded.
@@ -69,7 +70,8 @@ const (
 	maxSource = 50
 )
 
-// event reads a message. What it returns may still be none that a table takes: unreadable is made then.
+// event reads a message. What it returns may still be none that a table takes: unreadable is made
+// then.
 func (m *Message) event(cfg *Config) outbox.Event {
 	e := outbox.Event{Topic: cmp.Or(cfg.Type, fit(m.Channel, maxTopic)), OccurredAt: m.Time, AggregateID: m.Key,
 		Payload: m.Body}
@@ -134,8 +136,8 @@ func (m *Message) structured() (members map[string]json.RawMessage) {
 	return members
 }
 
-// id is that of the message, if it is a UUID; of what else tells a copy a UUID is made. A message that has nothing
-// gets a new one.
+// id is that of the message, if it is a UUID; of what else tells a copy a UUID is made. A message
+// that has nothing gets a new one.
 func (m *Message) id(cfg *Config, source, id string) uuid.UUID {
 	if parsed, err := uuid.Parse(id); err == nil && len(id) == 36 {
 		return parsed
@@ -171,8 +173,9 @@ func fit(name string, most int) string {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(name)))
 }
 
-// unreadable is the event of a message that can be none. Its payload is the body as a JSON string, in base64 where
-// it is no text; or, in short, what is to be said about it. What was read of it stays, if a table takes that.
+// unreadable is the event of a message that can be none. Its payload is the body as a JSON string,
+// in base64 where it is no text; or, in short, what is to be said about it. What was read of it
+// stays, if a table takes that.
 func (m *Message) unreadable(cfg *Config, read outbox.Event, problem string, short bool) outbox.Event {
 	e := outbox.Event{ID: read.ID, Topic: read.Topic, AggregateType: read.AggregateType, AggregateID: read.AggregateID,
 		TenantID: read.TenantID, Source: cfg.Name, Metadata: map[string]any{Unreadable: problem, Place: m.Place}}

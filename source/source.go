@@ -20,8 +20,8 @@ import (
 
 // Source is where messages come from. It is for one goroutine.
 type Source interface {
-	// Receive waits for messages. It is called again once the batch was acknowledged, or once that has failed. An error
-	// that is outbox.Permanent ends Run; after any other it is called again.
+	// Receive waits for messages. It is called again once the batch was acknowledged, or once that
+	// has failed. An error that is outbox.Permanent ends Run; after any other it is called again.
 	Receive(ctx context.Context) (Batch, error)
 }
 
@@ -34,8 +34,9 @@ type Batch struct {
 // gatherFor is how long a batch waits for more messages.
 const gatherFor = 2 * time.Millisecond
 
-// Gather waits for what a client hands out one by one, and for what comes soon after the first: most at most. At the
-// end of ctx it is what has come by then. It is nothing once the channel is closed: what had come is handed out again.
+// Gather waits for what a client hands out one by one, and for what comes soon after the first:
+// most at most. At the end of ctx it is what has come by then. It is nothing once the channel is
+// closed: what had come is handed out again.
 func Gather[T any](ctx context.Context, from <-chan T, most int) (batch []T) {
 	var soon <-chan time.Time
 	for len(batch) < most {
@@ -58,12 +59,13 @@ func Gather[T any](ctx context.Context, from <-chan T, most int) (batch []T) {
 
 // Config says what a source is called. Zero means the default in parentheses.
 type Config struct {
-	// Name is the source's: of what it remembers, and of events that name no source of their own. Keep it when a
-	// program is renamed. Required; letters, digits, - and _, at most 40.
+	// Name is the source's: of what it remembers, and of events that name no source of their own.
+	// Keep it when a program is renamed. Required; letters, digits, - and _, at most 40.
 	Name string
 	// Type is the type of events that do not name theirs (the topic, subject, queue or stream).
 	Type string
-	// Window is how long ids are remembered at least, and Copies how late a message can come again (as inbox.Config).
+	// Window is how long ids are remembered at least, and Copies how late a message can come again
+	// (as inbox.Config).
 	Window time.Duration
 	Copies map[string]time.Duration
 	Logger *slog.Logger // (slog.Default)
@@ -76,11 +78,13 @@ var waits = backoff.Backoff{Base: 50 * time.Millisecond, Factor: 2, Cap: 5 * tim
 
 const ackTimeout = 10 * time.Second
 
-// Run writes the messages of a source into a table, until ctx ends: it then returns nil. tx are the transactions of the
-// consumer's database, and write a writer's Write. Several processes may run it under one name.
+// Run writes the messages of a source into a table, until ctx ends: it then returns nil. tx are the
+// transactions of the consumer's database, and write a writer's Write. Several processes may run it
+// under one name.
 //
-// While the database is away Run waits, with the batch that it has. Errors of a database that waiting does not cure end
-// Run, such as a table that is not there: what was not acknowledged comes again. All problems of cfg are told at once.
+// While the database is away Run waits, with the batch that it has. Errors of a database that
+// waiting does not cure end Run, such as a table that is not there: what was not acknowledged comes
+// again. All problems of cfg are told at once.
 func Run[Tx any](
 	ctx context.Context, from Source, tx inbox.Transactions[Tx],
 	write func(ctx context.Context, tx Tx, events ...outbox.Event) error, cfg Config,
@@ -134,7 +138,8 @@ func (r *run[Tx]) loop(ctx context.Context) error {
 		if !committed {
 			return err
 		}
-		// What is committed is acknowledged, also at the end of ctx. If it fails the messages come again, as copies.
+		// What is committed is acknowledged, also at the end of ctx. If it fails the messages come
+		// again, as copies.
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), ackTimeout)
 		if err := batch.Ack(limited); err != nil && ctx.Err() == nil {
 			r.warn("cannot acknowledge", err)
@@ -143,7 +148,8 @@ func (r *run[Tx]) loop(ctx context.Context) error {
 	}
 }
 
-// again calls fn until it succeeds, fails for good, or ctx ends: then it returns nil. Of failures in a row it logs one.
+// again calls fn until it succeeds, fails for good, or ctx ends: then it returns nil. Of failures
+// in a row it logs one.
 func (r *run[Tx]) again(ctx context.Context, what string, passes func(outbox.Class) bool, fn func() error) error {
 	for failures := 0; ; failures++ {
 		err := fn()
@@ -170,8 +176,8 @@ func (r *run[Tx]) warn(what string, err error) {
 	r.cfg.Logger.Warn(what, "source", r.cfg.Name, "error", err)
 }
 
-// put writes the messages that are new in a transaction that remembers them. The same id with another body is no copy:
-// the group makes a DuplicateEvent letter of it.
+// put writes the messages that are new in a transaction that remembers them. The same id with
+// another body is no copy: the group makes a DuplicateEvent letter of it.
 func (r *run[Tx]) put(ctx context.Context, messages []Message) error {
 	var ids []inbox.ID
 	var known []int // the messages that have an id
@@ -203,8 +209,8 @@ func (r *run[Tx]) put(ctx context.Context, messages []Message) error {
 	})
 }
 
-// writeAll writes events. One that the writer refuses, which it does before it asks the database, is replaced by what
-// says so, and that by a shorter one.
+// writeAll writes events. One that the writer refuses, which it does before it asks the database,
+// is replaced by what says so, and that by a shorter one.
 func (r *run[Tx]) writeAll(ctx context.Context, tx Tx, events []outbox.Event, of []*Message) error {
 	replaced := make([]int, len(events))
 	for len(events) > 0 {

@@ -1,6 +1,7 @@
 // Package ui is the operator's page, as files that a browser runs.
 //
-// Guaranteed: it is complete and asks no other host. Its URLs are relative, so it works under any prefix of a proxy.
+// Guaranteed: it is complete and asks no other host. Its URLs are relative, so it works under any
+// prefix of a proxy.
 //
 // Not guaranteed: rights. What the page may see and do, the admin API beside it decides.
 package ui
@@ -19,11 +20,12 @@ import (
 //go:embed all:dist
 var built embed.FS
 
-// policy allows what comes with the page and nothing else: no inline script, no inline style, no other host.
+// policy allows what comes with the page and nothing else: no inline script, no inline style, no
+// other host.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
 
-// Handler serves the page at its root. Mount it behind [http.StripPrefix]; the page finds the API at ../v1/ of its own
-// URL.
+// Handler serves the page at its root. Mount it behind [http.StripPrefix]; the page finds the API
+// at ../v1/ of its own URL.
 func Handler() http.Handler {
 	dist, err := fs.Sub(built, "dist")
 	if err != nil {
@@ -55,7 +57,8 @@ func (p page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.file(w, r, name)
 }
 
-// missing leads a person who followed an old link to the page, and tells a program that there is nothing.
+// missing leads a person who followed an old link to the page, and tells a program that there is
+// nothing.
 func (page) missing(w http.ResponseWriter, r *http.Request) {
 	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
 		http.NotFound(w, r)
@@ -84,7 +87,8 @@ func (p page) file(w http.ResponseWriter, r *http.Request, name string) {
 	http.ServeFileFS(w, r, p.dist, served)
 }
 
-// contentType does not ask the machine's own table of types, which may know none or call scripts text.
+// contentType does not ask the machine's own table of types, which may know none or call scripts
+// text.
 func contentType(name string) string {
 	switch path.Ext(name) {
 	case ".html":

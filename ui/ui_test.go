@@ -36,7 +36,8 @@ func body(t *testing.T, r io.Reader) string {
 
 var linked = regexp.MustCompile(`(?:src|href)="\./([^"]+)"`)
 
-// The page behind a prefix: all that it links to is there, by relative URLs, for good, and within the budget.
+// The page behind a prefix: all that it links to is there, by relative URLs, for good, and within
+// the budget.
 func TestFirstLoad(t *testing.T) {
 	h := http.StripPrefix("/a/prefix/ui", Handler())
 	index := ask(t, h, http.MethodGet, "/a/prefix/ui/")
@@ -130,7 +131,8 @@ func TestCompressed(t *testing.T) {
 	}
 }
 
-// Who follows an old link lands on the page, whatever the prefix; a program learns that there is nothing.
+// Who follows an old link lands on the page, whatever the prefix; a program learns that there is
+// nothing.
 func TestMissing(t *testing.T) {
 	for target, want := range map[string]string{
 		"/letters": "./", "/events/17": "./../", "/assets/": "./../", "/a/b/c": "./../../",

@@ -1,5 +1,5 @@
-// Command outbox delivers the events of transactional outboxes, and writes, lists and watches them. It promises nothing
-// by itself: package internal/cli is the command.
+// Command outbox delivers the events of transactional outboxes, and writes, lists and watches them.
+// It promises nothing by itself: package internal/cli is the command.
 package main
 
 import (

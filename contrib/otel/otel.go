@@ -20,10 +20,11 @@ import (
 type Config struct {
 	TracerProvider trace.TracerProvider // (otel.GetTracerProvider())
 	MeterProvider  metric.MeterProvider // (otel.GetMeterProvider())
-	// Create has Fill make a span for each event and put its context into the event (none: the context of the caller).
+	// Create has Fill make a span for each event and put its context into the event (none: the
+	// context of the caller).
 	Create bool
-	// Parent makes a message's context the parent of the span of its handler, so that both are one trace (a link).
-	// Spans of batches have links in any case.
+	// Parent makes a message's context the parent of the span of its handler, so that both are one
+	// trace (a link). Spans of batches have links in any case.
 	Parent bool
 }
 

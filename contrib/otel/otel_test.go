@@ -212,7 +212,8 @@ func TestSinkLinks(t *testing.T) {
 	}
 }
 
-// Where a batch goes to several places, each link names its own. A single message is named by the span.
+// Where a batch goes to several places, each link names its own. A single message is named by the
+// span.
 func TestSinkNames(t *testing.T) {
 	t.Parallel()
 	r := record(t, outboxotel.Config{})
@@ -274,7 +275,8 @@ func TestSinkContract(t *testing.T) {
 	}
 }
 
-// A handler's span has a link to the message's context or is below it, and is ended with the outcome.
+// A handler's span has a link to the message's context or is below it, and is ended with the
+// outcome.
 func TestProcess(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("no stock")

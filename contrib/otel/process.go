@@ -22,8 +22,8 @@ type Message struct {
 	Headers     propagation.TextMapCarrier // has traceparent: propagation.HeaderCarrier or MapCarrier
 }
 
-// Receive starts a span of kind CLIENT for asking a broker for messages. Call end with what came, which the span gets
-// links to, and with the error.
+// Receive starts a span of kind CLIENT for asking a broker for messages. Call end with what came,
+// which the span gets links to, and with the error.
 func (t *Tracing) Receive(ctx context.Context, from Message) (_ context.Context, end func(error, ...Message)) {
 	ctx, span := t.start(ctx, trace.SpanKindClient, from, "receive", semconv.MessagingOperationTypeReceive)
 	return ctx, func(err error, came ...Message) {
@@ -35,8 +35,9 @@ func (t *Tracing) Receive(ctx context.Context, from Message) (_ context.Context,
 	}
 }
 
-// Process starts a span of kind CONSUMER for handling a message: with a link to the message's context, or below it
-// (Config.Parent). Handle the message with the context that it returns, and call end with the outcome.
+// Process starts a span of kind CONSUMER for handling a message: with a link to the message's
+// context, or below it (Config.Parent). Handle the message with the context that it returns, and
+// call end with the outcome.
 func (t *Tracing) Process(ctx context.Context, m Message) (_ context.Context, end func(error)) {
 	return t.process(ctx, m)
 }
@@ -64,8 +65,8 @@ func (t *Tracing) Func(handle outbox.SinkFunc) outbox.SinkFunc {
 	}
 }
 
-// Handle returns a handler for group.Handle that makes a span as Process does. name is the group's. Copies, which the
-// group does not handle, have none.
+// Handle returns a handler for group.Handle that makes a span as Process does. name is the group's.
+// Copies, which the group does not handle, have none.
 func Handle[Tx, T any](
 	t *Tracing, name string, handle func(ctx context.Context, tx Tx, m group.Message[T]) error,
 ) func(ctx context.Context, tx Tx, m group.Message[T]) error {

@@ -13,13 +13,14 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Sink returns a sink that makes a span of kind CLIENT for each batch that it gives to s. system is what OpenTelemetry
-// calls the broker: kafka, rabbitmq, nats, redis.
+// Sink returns a sink that makes a span of kind CLIENT for each batch that it gives to s. system is
+// what OpenTelemetry calls the broker: kafka, rabbitmq, nats, redis.
 //
-// The span has a link for each message that brings a trace context, with the message's id, how long it was in the
-// outbox (outbox.latency_seconds, from its insert to the sink's answer), and error.type if it was not sent. A
-// TracerProvider keeps 128 links of a span unless it is told otherwise (OTEL_SPAN_LINK_COUNT_LIMIT). Latencies are also
-// the histogram outbox.delivery.latency, whose exemplars are the messages' own traces.
+// The span has a link for each message that brings a trace context, with the message's id, how long
+// it was in the outbox (outbox.latency_seconds, from its insert to the sink's answer), and
+// error.type if it was not sent. A TracerProvider keeps 128 links of a span unless it is told
+// otherwise (OTEL_SPAN_LINK_COUNT_LIMIT). Latencies are also the histogram outbox.delivery.latency,
+// whose exemplars are the messages' own traces.
 func (t *Tracing) Sink(s outbox.Sink, system string) outbox.Able { return &sending{s, t, system} }
 
 type sending struct {

@@ -12,9 +12,10 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Fill puts the trace context of ctx into the metadata of an event, as traceparent and tracestate. With Config.Create
-// it is that of a span of its own, of kind PRODUCER. An event that has a traceparent keeps it, and gets no span. It is
-// for outbox.WriterConfig.Fill, by itself or called by another.
+// Fill puts the trace context of ctx into the metadata of an event, as traceparent and tracestate.
+// With Config.Create it is that of a span of its own, of kind PRODUCER. An event that has a
+// traceparent keeps it, and gets no span. It is for outbox.WriterConfig.Fill, by itself or called
+// by another.
 func (t *Tracing) Fill(ctx context.Context, e *outbox.Event) {
 	if _, has := e.Metadata["traceparent"]; has {
 		return

@@ -21,8 +21,8 @@ import (
 	"github.com/outboxrelay/outbox/deadletter"
 )
 
-// Set for a process that runs one client and kills itself: when it works on a job, or when that job's letter is written
-// and River has not marked it.
+// Set for a process that runs one client and kills itself: when it works on a job, or when that
+// job's letter is written and River has not marked it.
 const (
 	dieAt     = "OUTBOXRIVER_DIE_AT"
 	dieURL    = "OUTBOXRIVER_DIE_URL"

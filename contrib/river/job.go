@@ -15,9 +15,10 @@ import (
 	"github.com/outboxrelay/outbox/deadletter"
 )
 
-// JobID returns the id under which letters know the job that River numbers id; schema is river.Config.Schema. Its last
-// 15 digits are River's id in hexadecimal. It is a UUIDv8 and not a hash of all (UUIDv5), because a replay goes by this
-// id: so jobs go in the order of River's numbers.
+// JobID returns the id under which letters know the job that River numbers id; schema is
+// river.Config.Schema. Its last 15 digits are River's id in hexadecimal. It is a UUIDv8 and not a
+// hash of all (UUIDv5), because a replay goes by this id: so jobs go in the order of River's
+// numbers.
 func JobID(schema string, id int64) uuid.UUID {
 	sum := sha256.Sum256([]byte("river/" + schema))
 	var u uuid.UUID
@@ -34,8 +35,8 @@ func riverID(schema string, u uuid.UUID) (id int64, ours bool) {
 	return id, JobID(schema, id) == u
 }
 
-// payload is what a letter keeps: job_dlq has one column for all that a replay needs, and an operator finds River's id
-// in it.
+// payload is what a letter keeps: job_dlq has one column for all that a replay needs, and an
+// operator finds River's id in it.
 type payload struct {
 	Args  json.RawMessage `json:"args"`
 	River settings        `json:"river"`
@@ -57,7 +58,8 @@ func encode(job *rivertype.JobRow) (json.RawMessage, error) {
 			MaxAttempts: job.MaxAttempts, Tags: job.Tags, Metadata: object(job.Metadata)}})
 }
 
-// object replaces what is missing: of a row that River could not decode it hands over what it could.
+// object replaces what is missing: of a row that River could not decode it hands over what it
+// could.
 func object(text []byte) json.RawMessage {
 	if len(text) == 0 {
 		return json.RawMessage("{}")
@@ -86,8 +88,8 @@ func reasonOf(err error) outbox.Reason {
 	return deadletter.JobMaxRetries
 }
 
-// undecodable tells whether the arguments are not what the worker takes. River returns the decoder's error as it is;
-// one that a worker has wrapped is about something else that it read.
+// undecodable tells whether the arguments are not what the worker takes. River returns the
+// decoder's error as it is; one that a worker has wrapped is about something else that it read.
 func undecodable(err error) bool {
 	switch err.(type) { //nolint:errorlint // see above: wrapped is another case
 	case *json.UnmarshalTypeError, *json.SyntaxError:
@@ -96,8 +98,8 @@ func undecodable(err error) bool {
 	return false
 }
 
-// rescued is the error that River's rescuer writes on jobs whose process is gone. River does not export it; a test with
-// a killed process holds it.
+// rescued is the error that River's rescuer writes on jobs whose process is gone. River does not
+// export it; a test with a killed process holds it.
 const rescued = "Stuck job rescued by JobRescuer"
 
 // reasonOfText maps an error as River's table keeps it.

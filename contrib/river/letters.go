@@ -19,7 +19,8 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// recordLimit bounds the writing of a letter. It holds the job's worker, and a client that stops waits for it.
+// recordLimit bounds the writing of a letter. It holds the job's worker, and a client that stops
+// waits for it.
 const recordLimit = 10 * time.Second
 
 var (
@@ -41,20 +42,21 @@ type Config struct {
 	Logger *slog.Logger       // (slog.Default)
 }
 
-// Letters writes the dead letters of a River client. Set it as ErrorHandler, which River asks about errors and panics,
-// and among Middleware, because River does not ask its ErrorHandler about jobs that their workers cancel. Put it first
-// there, to see what other middleware cancels. It is safe for concurrent use.
+// Letters writes the dead letters of a River client. Set it as ErrorHandler, which River asks about
+// errors and panics, and among Middleware, because River does not ask its ErrorHandler about jobs
+// that their workers cancel. Put it first there, to see what other middleware cancels. It is safe
+// for concurrent use.
 //
-// A letter that cannot be written within 10 s is logged as an error. That the job is discarded no answer can prevent,
-// so it is for Sweep then.
+// A letter that cannot be written within 10 s is logged as an error. That the job is discarded no
+// answer can prevent, so it is for Sweep then.
 type Letters interface {
 	river.ErrorHandler
 	rivertype.WorkerMiddleware
-	// Sweep records the jobs that River ended within the last window and that have no letter, and returns how many. Run
-	// it every few minutes, as one of River's periodic jobs for example, with a window of some hours; after an outage
-	// of the letters with a longer one. The window must be shorter than letters are kept (30 days by default after a
-	// replay), or a purged one is written again. A job that cannot be recorded as it is does not stop the others, and
-	// is in the error.
+	// Sweep records the jobs that River ended within the last window and that have no letter, and
+	// returns how many. Run it every few minutes, as one of River's periodic jobs for example, with
+	// a window of some hours; after an outage of the letters with a longer one. The window must be
+	// shorter than letters are kept (30 days by default after a replay), or a purged one is written
+	// again. A job that cannot be recorded as it is does not stop the others, and is in the error.
 	Sweep(ctx context.Context, client *river.Client[pgx.Tx], window time.Duration) (recorded int, err error)
 }
 

@@ -241,7 +241,8 @@ func (l *lines) String() string {
 	return l.Buffer.String()
 }
 
-// River discards the job whatever the handler answers. It is in one place then, and in both after the next sweep.
+// River discards the job whatever the handler answers. It is in one place then, and in both after
+// the next sweep.
 func TestLettersDown(t *testing.T) {
 	t.Parallel()
 	pool := database(t)
@@ -308,7 +309,8 @@ func TestSweepGoesOn(t *testing.T) {
 	}
 }
 
-// Many processes may record a job at once: a client whose job was rescued while it still ran, the rescuer's, a sweep.
+// Many processes may record a job at once: a client whose job was rescued while it still ran, the
+// rescuer's, a sweep.
 func TestRecordedAtOnce(t *testing.T) {
 	t.Parallel()
 	pool := database(t)

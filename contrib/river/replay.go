@@ -16,13 +16,14 @@ import (
 
 const replayMetadata = "outbox_replay"
 
-// Replay returns what makes postgres.OpenDeadLetters replay River's jobs: it inserts the job again in the replay's
-// transaction. A client that has workers must have one for the job's kind. A letter is left as it is if it is not of a
-// job of the client's schema, or if River has not ended that job. So it is if River has done the job since, or if there
-// is a letter of a later attempt of the job.
+// Replay returns what makes postgres.OpenDeadLetters replay River's jobs: it inserts the job again
+// in the replay's transaction. A client that has workers must have one for the job's kind. A letter
+// is left as it is if it is not of a job of the client's schema, or if River has not ended that
+// job. So it is if River has done the job since, or if there is a letter of a later attempt of the
+// job.
 //
-// The metadata of the new job name the letter, under outbox_replay: {"letter": its id, "job": River's id of the job
-// that failed}.
+// The metadata of the new job name the letter, under outbox_replay: {"letter": its id, "job":
+// River's id of the job that failed}.
 func Replay(client *river.Client[pgx.Tx]) func(context.Context, pgx.Tx, deadletter.Letter) error {
 	return func(ctx context.Context, tx pgx.Tx, letter deadletter.Letter) error {
 		id, ours := riverID(client.Schema(), letter.OriginalID)
@@ -50,8 +51,9 @@ func Replay(client *river.Client[pgx.Tx]) func(context.Context, pgx.Tx, deadlett
 	}
 }
 
-// ended returns an error unless the job has failed as far as River still knows it. It is also running right after its
-// letter was written, and for up to an hour (River's RescueStuckJobsAfter) if the process died at that moment.
+// ended returns an error unless the job has failed as far as River still knows it. It is also
+// running right after its letter was written, and for up to an hour (River's RescueStuckJobsAfter)
+// if the process died at that moment.
 func ended(ctx context.Context, client *river.Client[pgx.Tx], tx pgx.Tx, id int64) error {
 	job, err := client.JobGetTx(ctx, tx, id)
 	switch {

@@ -51,8 +51,8 @@ func (l *letters) Sweep(
 	return recorded, errors.Join(invalid...)
 }
 
-// sweep records those of a page that have no letter. Its error matches deadletter.ErrInvalidJob only if it did all it
-// could.
+// sweep records those of a page that have no letter. Its error matches deadletter.ErrInvalidJob
+// only if it did all it could.
 func (l *letters) sweep(ctx context.Context, jobs []*rivertype.JobRow) (recorded int, err error) {
 	ids := make([]uuid.UUID, len(jobs))
 	for i, job := range jobs {
@@ -87,7 +87,8 @@ func (l *letters) sweep(ctx context.Context, jobs []*rivertype.JobRow) (recorded
 	return recorded, errors.Join(invalid...)
 }
 
-// attempts returns how many attempts the newest letter of each job tells of. Jobs without a letter are not in it.
+// attempts returns how many attempts the newest letter of each job tells of. Jobs without a letter
+// are not in it.
 func attempts(ctx context.Context, db interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }, ids []uuid.UUID) (map[uuid.UUID]int, error) {

@@ -28,7 +28,8 @@ const mostBytes = 30 << 20 // compressed
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// Two builds, each of a folder of its own, are one image, whole and small, of a static program for each architecture.
+// Two builds, each of a folder of its own, are one image, whole and small, of a static program for
+// each architecture.
 func TestImage(t *testing.T) {
 	path, digest := built(t)
 	if again, second := built(t); digest != second {
@@ -82,7 +83,8 @@ func checkStatic(t *testing.T, path string, machine elf.Machine) {
 	}
 }
 
-// The image delivers as it would in a cluster: a user without rights, on a file system that takes no writes.
+// The image delivers as it would in a cluster: a user without rights, on a file system that takes
+// no writes.
 func TestImageDelivers(t *testing.T) {
 	path, _ := built(t)
 	root := unpacked(t, imageFor(t, opened(t, path), "amd64"))
@@ -240,8 +242,8 @@ func unpacked(t *testing.T, image v1.Image) string {
 	return dir
 }
 
-// container runs what an unpacked image has as its user, on a file system that is read-only. The mount is in a
-// namespace of the process, and goes with it. Only root may.
+// container runs what an unpacked image has as its user, on a file system that is read-only. The
+// mount is in a namespace of the process, and goes with it. Only root may.
 type container struct {
 	t    *testing.T
 	root string

@@ -1,7 +1,9 @@
-// Command image makes the container image of outbox from programs that are built already, as an OCI layout.
+// Command image makes the container image of outbox from programs that are built already, as an OCI
+// layout.
 //
-// Guaranteed: the same programs and time make the same image, byte for byte, wherever it runs and without a registry.
-// An image has the program, certificates of authorities, and a user without rights; nothing in it needs to be written.
+// Guaranteed: the same programs and time make the same image, byte for byte, wherever it runs and
+// without a registry. An image has the program, certificates of authorities, and a user without
+// rights; nothing in it needs to be written.
 //
 // A module of its own, so that what knows of images is in nobody's go.sum.
 package main
@@ -147,7 +149,8 @@ func (b *build) config(image v1.Image, arch string) *v1.ConfigFile {
 	return config
 }
 
-// files is the one layer. Folders come before what is in them, and nobody but root may write any of it.
+// files is the one layer. Folders come before what is in them, and nobody but root may write any of
+// it.
 func (b *build) files(executable []byte) ([]byte, error) {
 	var certificates bytes.Buffer
 	for root := range bundle.Roots() {

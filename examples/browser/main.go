@@ -1,10 +1,12 @@
-// Command browser shows a run in a browser while it runs. It needs an `outbox serve`, and a token with the scopes read
-// and write in OUTBOX_TOKEN if that wants one. It makes a run of the built-in demonstration crawler, and prints the
-// address of a page that shows it. index.html is the part to read: a native EventSource, without a library.
+// Command browser shows a run in a browser while it runs. It needs an `outbox serve`, and a token
+// with the scopes read and write in OUTBOX_TOKEN if that wants one. It makes a run of the built-in
+// demonstration crawler, and prints the address of a page that shows it. index.html is the part to
+// read: a native EventSource, without a library.
 //
-// It guarantees that the token stays here. The page gets tickets, each good for one stream, and only a page of its own
-// address gets any. Another site's page cannot ask for one, not even under a name that it has given this address (DNS
-// rebinding). It does not ask who looks at the page, as an application would before it gives out a ticket.
+// It guarantees that the token stays here. The page gets tickets, each good for one stream, and
+// only a page of its own address gets any. Another site's page cannot ask for one, not even under a
+// name that it has given this address (DNS rebinding). It does not ask who looks at the page, as an
+// application would before it gives out a ticket.
 package main
 
 import (
@@ -79,8 +81,8 @@ func serve(gateway, listen, run, token string) error {
 const policy = "default-src 'none'; script-src 'unsafe-inline'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// guarded lets requests through that name this program as their Host, and of those that change something only its own
-// page's.
+// guarded lets requests through that name this program as their Host, and of those that change
+// something only its own page's.
 func guarded(next http.Handler, listen string) http.Handler {
 	own, _, _ := net.SplitHostPort(listen) // "" where it listens on all addresses
 	next = http.NewCrossOriginProtection().Handler(next)

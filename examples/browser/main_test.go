@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A page of evil.example can give its name our address, and a page of any site can send a POST to it. Neither gets a
-// ticket.
+// A page of evil.example can give its name our address, and a page of any site can send a POST to
+// it. Neither gets a ticket.
 func TestGuarded(t *testing.T) {
 	h := guarded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), "127.0.0.1:8090")
 	for _, c := range []struct {

@@ -48,16 +48,18 @@ type broker struct {
 	settings    []string // the consumer's, besides DATABASE_URL
 	database    string   // the consumer's; "" for one of its own
 
-	// missed tells whether the consumer hears only what is sent while it listens, which ready tells. Then the sender
-	// sends again what may not have arrived.
+	// missed tells whether the consumer hears only what is sent while it listens, which ready
+	// tells. Then the sender sends again what may not have arrived.
 	missed bool
 	ready  func() bool
-	// left counts the messages that are not acknowledged; nil where the sender has the answer or there is none.
+	// left counts the messages that are not acknowledged; nil where the sender has the answer or
+	// there is none.
 	left func() int
 }
 
-// Every event is sent twice, as after an operator's replay, and the consumer is killed after a commit and before it can
-// hear of it, let alone acknowledge. Each order is shipped once, and what was sent is acknowledged in the end.
+// Every event is sent twice, as after an operator's replay, and the consumer is killed after a
+// commit and before it can hear of it, let alone acknowledge. Each order is shipped once, and what
+// was sent is acknowledged in the end.
 func TestConsumersShipOnce(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) broker{
 		"redispubsub": redisPubSub, "redisstreams": redisStreams, "nats": natsJetStream, "kafka": kafkaTopic,
@@ -160,7 +162,8 @@ func (b broker) event(t *testing.T, order int) outbox.Delivery {
 	}}
 }
 
-// publish sends events in a generation: an operator's replay has a higher one, and no broker refuses it as a copy.
+// publish sends events in a generation: an operator's replay has a higher one, and no broker
+// refuses it as a copy.
 func (b broker) publish(t *testing.T, events []outbox.Delivery, generation int) (err error) {
 	t.Helper()
 	batch := slices.Clone(events)

@@ -16,17 +16,20 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// guard stands between a program and its database, and keeps the server's word of one commit from the program.
+// guard stands between a program and its database, and keeps the server's word of one commit from
+// the program.
 type guard struct {
 	url       string
 	silent    atomic.Bool   // that commit has come
 	committed chan struct{} // closed then
 }
 
-// written is what a program sends before that commit. It prepares the statement once for a connection.
+// written is what a program sends before that commit. It prepares the statement once for a
+// connection.
 const written = `INSERT INTO "outbox_log"`
 
-// interpose returns a guard that withholds the answer to the first commit of messages, and whatever follows.
+// interpose returns a guard that withholds the answer to the first commit of messages, and whatever
+// follows.
 func interpose(t *testing.T, databaseURL string) *guard {
 	t.Helper()
 	server, err := url.Parse(databaseURL)
@@ -67,7 +70,8 @@ func interpose(t *testing.T, databaseURL string) *guard {
 	return g
 }
 
-// spotted is a connection on which what is written may be seen. The statement is in one packet: it is short.
+// spotted is a connection on which what is written may be seen. The statement is in one packet: it
+// is short.
 type spotted struct {
 	io.Writer
 	seen atomic.Bool

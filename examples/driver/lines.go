@@ -16,7 +16,8 @@ import (
 	"github.com/outboxrelay/outbox/sink"
 )
 
-// linesDriver opens sinks that append each message to a file, a line each: lines:/var/log/events.jsonl.
+// linesDriver opens sinks that append each message to a file, a line each:
+// lines:/var/log/events.jsonl.
 func linesDriver() sink.Driver {
 	return sink.Driver{
 		Schemes: []string{"lines"}, Example: "lines:FILE appends to a file",

@@ -1,7 +1,8 @@
-// Command driver is outbox with one sink more, which is its own: every command of outbox knows lines:FILE.
+// Command driver is outbox with one sink more, which is its own: every command of outbox knows
+// lines:FILE.
 //
-// It guarantees nothing that outbox does not, and is no better sink than a file is: a copy after a crash is a second
-// line.
+// It guarantees nothing that outbox does not, and is no better sink than a file is: a copy after a
+// crash is a second line.
 package main
 
 import (

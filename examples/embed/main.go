@@ -1,10 +1,10 @@
-// Command embed is a service with its relay inside. It places an order, writes the event about it in the same
-// transaction, and delivers it to Redis from its own process, until Ctrl-C. It needs OUTBOX_DATABASE_URL and
-// OUTBOX_SINK; `outbox tail order.placed` shows the event arriving.
+// Command embed is a service with its relay inside. It places an order, writes the event about it
+// in the same transaction, and delivers it to Redis from its own process, until Ctrl-C. It needs
+// OUTBOX_DATABASE_URL and OUTBOX_SINK; `outbox tail order.placed` shows the event arriving.
 //
-// It guarantees what package outbox does, and not that a service should do this. Any number of instances may run it,
-// since they share the lanes. But a relay of its own (the command outbox relay) is deployed, measured and restarted
-// without the service.
+// It guarantees what package outbox does, and not that a service should do this. Any number of
+// instances may run it, since they share the lanes. But a relay of its own (the command outbox
+// relay) is deployed, measured and restarted without the service.
 package main
 
 import (

@@ -1,8 +1,9 @@
-// Command group places orders and bills them, in one program and on one file: the events of orders are handled by a
-// function, each in the transaction of its effect. It needs nothing but Go, and ends when all orders are billed.
+// Command group places orders and bills them, in one program and on one file: the events of orders
+// are handled by a function, each in the transaction of its effect. It needs nothing but Go, and
+// ends when all orders are billed.
 //
-// It guarantees what package inbox/group does. Any number of processes may share the work on PostgreSQL; a file of
-// SQLite has one writer at a time.
+// It guarantees what package inbox/group does. Any number of processes may share the work on
+// PostgreSQL; a file of SQLite has one writer at a time.
 package main
 
 import (

@@ -10,7 +10,8 @@ import (
 	"github.com/outboxrelay/outbox/examples/orm/ent"
 )
 
-// ent: the transaction is the generated *ent.Tx itself, of code that is generated with --feature sql/execquery.
+// ent: the transaction is the generated *ent.Tx itself, of code that is generated with --feature
+// sql/execquery.
 func TestEnt(t *testing.T) { everyWay(t, entShop) }
 
 func entShop(t *testing.T, s shop) {
@@ -36,7 +37,8 @@ func entShop(t *testing.T, s shop) {
 	refuse(t, client)
 }
 
-// Without that feature a transaction of ent's driver can be given to the writer, for code that uses the driver alone.
+// Without that feature a transaction of ent's driver can be given to the writer, for code that uses
+// the driver alone.
 func TestEntDriver(t *testing.T) { everyWay(t, entDriverShop) }
 
 func entDriverShop(t *testing.T, s shop) {

@@ -23,7 +23,8 @@ func TestMain(m *testing.M) { testenv.Main(m) }
 // errChanged ends a transaction whose customer has changed his mind.
 var errChanged = errors.New("the customer has changed his mind")
 
-// service places an order: it writes the row and the event in one transaction, and rolls both back if end is an error.
+// service places an order: it writes the row and the event in one transaction, and rolls both back
+// if end is an error.
 type service func(ctx context.Context, id string, total int, end error) error
 
 // shop is a database with a table of orders.
@@ -32,7 +33,8 @@ type shop struct {
 	direct string // of the relay
 }
 
-// everyWay runs a test against a server, and through PgBouncer in transaction mode, without prepared statements.
+// everyWay runs a test against a server, and through PgBouncer in transaction mode, without
+// prepared statements.
 func everyWay(t *testing.T, test func(t *testing.T, s shop)) {
 	t.Run("direct", func(t *testing.T) {
 		url := newShop(t)
@@ -84,7 +86,8 @@ func placed(id string, total int) outbox.Event {
 	return outbox.Event{Topic: "order.placed", AggregateType: "Order", AggregateID: id, Payload: payload}
 }
 
-// try places orders of which the second is rolled back, and wants a relay to deliver the others and nothing else.
+// try places orders of which the second is rolled back, and wants a relay to deliver the others and
+// nothing else.
 func (s shop) try(t *testing.T, place service) {
 	t.Helper()
 	for i, id := range []string{"1", "2", "3"} {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// dbtx, queries and createOrder are what sqlc generates with sql_package "database/sql" (sqlc.dev, db.go and
-// query.sql.go).
+// dbtx, queries and createOrder are what sqlc generates with sql_package "database/sql" (sqlc.dev,
+// db.go and query.sql.go).
 type dbtx interface {
 	ExecContext(context.Context, string, ...interface{}) (sql.Result, error)
 	PrepareContext(context.Context, string) (*sql.Stmt, error)
@@ -24,8 +24,8 @@ func (q *queries) createOrder(ctx context.Context, id string, total int64) error
 	return err
 }
 
-// sqlc: the transaction is the one that the queries are given, as *sql.Tx or as DBTX. (With sql_package "pgx/v5" it is
-// a pgx.Tx: postgres.NewWriter.)
+// sqlc: the transaction is the one that the queries are given, as *sql.Tx or as DBTX. (With
+// sql_package "pgx/v5" it is a pgx.Tx: postgres.NewWriter.)
 func TestSQLC(t *testing.T) { everyWay(t, sqlcShop) }
 
 func sqlcShop(t *testing.T, s shop) {

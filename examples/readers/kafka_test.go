@@ -31,10 +31,12 @@ const (
 	patience = 2 * time.Minute
 )
 
-// codecs are those of Config.Compression, with their number in a batch (Kafka protocol guide, "Record Batch").
+// codecs are those of Config.Compression, with their number in a batch (Kafka protocol guide,
+// "Record Batch").
 var codecs = map[string]uint16{"": 0, "none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
-// published returns a broker and a topic with records of the sink that this option of the URL makes.
+// published returns a broker and a topic with records of the sink that this option of the URL
+// makes.
 func published(t *testing.T, compression string) (broker, topic string, want []string) {
 	t.Helper()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
@@ -111,7 +113,8 @@ func TestSarama(t *testing.T) {
 	}
 }
 
-// What Kafka's Java client checks of a batch (DefaultRecordBatch): the format, its length, its checksum and the codec.
+// What Kafka's Java client checks of a batch (DefaultRecordBatch): the format, its length, its
+// checksum and the codec.
 func TestBatchFormat(t *testing.T) {
 	t.Parallel()
 	for compression, codec := range codecs {

@@ -26,7 +26,8 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// Each subscriber is as Watermill's documentation makes it, with its default marshaller (for NATS the one of headers).
+// Each subscriber is as Watermill's documentation makes it, with its default marshaller (for NATS
+// the one of headers).
 func TestWatermill(t *testing.T) {
 	for name, broker := range map[string]func(*testing.T) (sink.Sink, message.Subscriber){
 		"Redis Streams": overRedis, "Kafka": overKafka, "NATS": overNATS, "RabbitMQ": overRabbitMQ,

@@ -28,8 +28,9 @@ func (c *call[Tx]) refuse() {
 	c.answer(outbox.Result{Err: outbox.Unavailable(fmt.Errorf("wait for a handler's turn: %w", context.Cause(c.ctx)))})
 }
 
-// calls are those that wait for a worker and for their handler's turn, in their order. A worker makes one after the
-// other, on one stack: with a goroutine for each call a twelfth of the process's work was stacks that grow (measured).
+// calls are those that wait for a worker and for their handler's turn, in their order. A worker
+// makes one after the other, on one stack: with a goroutine for each call a twelfth of the
+// process's work was stacks that grow (measured).
 type calls[Tx any] struct {
 	mu      sync.Mutex
 	some    sync.Cond
@@ -62,7 +63,8 @@ func (c *calls[Tx]) put(one *call[Tx]) {
 // start starts a worker.
 func (c *calls[Tx]) start(handle func(*call[Tx])) { c.workers.Go(func() { c.work(handle) }) }
 
-// work makes calls until there will be none. A handler that does not return keeps its worker and its turn.
+// work makes calls until there will be none. A handler that does not return keeps its worker and
+// its turn.
 func (c *calls[Tx]) work(handle func(*call[Tx])) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,8 +83,8 @@ func (c *calls[Tx]) work(handle func(*call[Tx])) {
 	}
 }
 
-// run makes a call, without the lock. Whoever has made one looks for the next, so nobody is told of the turn that is
-// free.
+// run makes a call, without the lock. Whoever has made one looks for the next, so nobody is told of
+// the turn that is free.
 func (c *calls[Tx]) run(one *call[Tx], handle func(*call[Tx])) {
 	c.running++
 	one.running++

@@ -32,8 +32,8 @@ func (g *Group[Tx]) handle(c *call[Tx]) {
 	}
 }
 
-// effects has the effects of some tasks in one transaction, and answers each. What fails in a batch is left out of a
-// second transaction, which has the effects of the others.
+// effects has the effects of some tasks in one transaction, and answers each. What fails in a batch
+// is left out of a second transaction, which has the effects of the others.
 func (g *Group[Tx]) effects(ctx context.Context, h *handler[Tx], tasks []*task) []outbox.Result {
 	results := make([]outbox.Result, len(tasks))
 	todo := make([]int, len(tasks))
@@ -63,7 +63,8 @@ func (g *Group[Tx]) effects(ctx context.Context, h *handler[Tx], tasks []*task) 
 	return results
 }
 
-// transact is one transaction for the tasks at some indexes. failed are those that the transaction was rolled back for.
+// transact is one transaction for the tasks at some indexes. failed are those that the transaction
+// was rolled back for.
 func (g *Group[Tx]) transact(
 	ctx context.Context, h *handler[Tx], tasks []*task, todo []int, results []outbox.Result,
 ) (failed map[int]error, err error) {
@@ -111,8 +112,8 @@ func (g *Group[Tx]) transact(
 	return failed, err
 }
 
-// idOf is what tells a copy of an event. An operator's replay is the same event: where it has had its effect it does
-// not have it again.
+// idOf is what tells a copy of an event. An operator's replay is the same event: where it has had
+// its effect it does not have it again.
 func (g *Group[Tx]) idOf(d *outbox.Delivery) inbox.ID {
 	id := inbox.ID{Event: d.ID.String(), Tenant: d.TenantID, Payload: d.Payload}
 	if g.cfg.Intent != nil {

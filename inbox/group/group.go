@@ -18,16 +18,17 @@ import (
 
 // Config says what a group reads and how it handles it. Zero means the default in parentheses.
 type Config struct {
-	// Name is the group's: of its place in a log, of what it remembers, of its dead letters. A new name is a new group
-	// and begins anew. Required; letters, digits, - and _, at most 63.
+	// Name is the group's: of its place in a log, of what it remembers, of its dead letters. A new
+	// name is a new group and begins anew. Required; letters, digits, - and _, at most 63.
 	Name string
-	// Table is what is read (outbox.OutboxLog()). A log has any number of groups, each with a place of its own. Another
-	// table has one outcome for each event, so it has one reader: this group, or a relay.
+	// Table is what is read (outbox.OutboxLog()). A log has any number of groups, each with a place
+	// of its own. Another table has one outcome for each event, so it has one reader: this group,
+	// or a relay.
 	Table outbox.Layout
 	// From is where a group begins that is new to a log (Earliest).
 	From From
-	// Only are the types of the events that are the group's, * standing for any text; others are passed over. One that
-	// is the group's and has no handler fails as HandlerMissing (all types).
+	// Only are the types of the events that are the group's, * standing for any text; others are
+	// passed over. One that is the group's and has no handler fails as HandlerMissing (all types).
 	Only []string
 
 	Workers     int           // handlers that run at a time in this process (8)
@@ -39,16 +40,16 @@ type Config struct {
 
 	// DuplicatesDie makes a dead letter (DuplicateEvent) of a copy. Copies are counted in any case.
 	DuplicatesDie bool
-	// Window is how long ids are remembered at least (a day more than the table keeps its rows; a shorter one than
-	// those are kept is inbox.ErrWindow).
+	// Window is how long ids are remembered at least (a day more than the table keeps its rows; a
+	// shorter one than those are kept is inbox.ErrWindow).
 	Window time.Duration
-	// Intent returns what an event was meant for, such as "order-42/placed", or "": a second event of the same intent,
-	// within IntentWindow (Window), is a copy (nil: no event has one).
+	// Intent returns what an event was meant for, such as "order-42/placed", or "": a second event
+	// of the same intent, within IntentWindow (Window), is a copy (nil: no event has one).
 	Intent       func(outbox.Event) string
 	IntentWindow time.Duration
 
-	// Relay is how the group works as a relay: leases, polling, retention, logger, observer. Its tables and sinks, and
-	// how often to try again, are the group's to say.
+	// Relay is how the group works as a relay: leases, polling, retention, logger, observer. Its
+	// tables and sinks, and how often to try again, are the group's to say.
 	Relay relay.Config
 }
 
@@ -76,15 +77,16 @@ var Latest = From{latest: true}
 // At begins with the first event written at t or later.
 func At(t time.Time) From { return From{at: t} }
 
-// Begun is a database whose logs can be read from another place than their beginning: postgres.DB is one.
+// Begun is a database whose logs can be read from another place than their beginning: postgres.DB
+// is one.
 type Begun interface {
-	// BeginReader notes where the reader of a log begins, unless it has a place already: at what is written at a time
-	// or later, or from now on if that is zero.
+	// BeginReader notes where the reader of a log begins, unless it has a place already: at what is
+	// written at a time or later, or from now on if that is zero.
 	BeginReader(ctx context.Context, log outbox.Layout, at time.Time) error
 }
 
-// Group is one process of a group. Make it with New, give it its handlers, and Run it. It is safe for concurrent use
-// once it runs.
+// Group is one process of a group. Make it with New, give it its handlers, and Run it. It is safe
+// for concurrent use once it runs.
 type Group[Tx any] struct {
 	cfg      Config
 	db       outbox.Database
@@ -97,8 +99,8 @@ type Group[Tx any] struct {
 	relay *relay.Relay
 }
 
-// New returns a group that reads a table of db, and whose handlers work in transactions of tx, which may be of another
-// database. It talks to nobody. All problems of cfg are reported at once.
+// New returns a group that reads a table of db, and whose handlers work in transactions of tx,
+// which may be of another database. It talks to nobody. All problems of cfg are reported at once.
 func New[Tx any](db outbox.Database, tx inbox.Transactions[Tx], cfg Config) (*Group[Tx], error) {
 	if cfg.Table.Table == "" {
 		cfg.Table = outbox.OutboxLog()
@@ -149,10 +151,11 @@ func (c *Config) check() (problems []error) {
 	return problems
 }
 
-// Run handles events until ctx ends. It then waits for the handlers that run, for at most the relay's DrainTimeout,
-// hands its lanes over and returns nil. A handler that does not return although its context has ended is an error, and
-// is left behind. Errors are those of relay.Relay.Run, and problems of the configuration that
-// only the whole of it shows. A group can be run once.
+// Run handles events until ctx ends. It then waits for the handlers that run, for at most the
+// relay's DrainTimeout, hands its lanes over and returns nil. A handler that does not return
+// although its context has ended is an error, and is left behind. Errors are those of
+// relay.Relay.Run, and problems of the configuration that only the whole of it shows. A group can
+// be run once.
 func (g *Group[Tx]) Run(ctx context.Context) error {
 	r, err := g.open()
 	if err != nil {
@@ -242,7 +245,8 @@ func escape(name string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(name)
 }
 
-// register has the databases remember what the group is called and where it begins. It waits while one is away.
+// register has the databases remember what the group is called and where it begins. It waits while
+// one is away.
 func (g *Group[Tx]) register(ctx context.Context) error {
 	return g.tx.Register(ctx, g.in, func() error { return g.begin(ctx) }, g.warn("waiting for the database"))
 }

@@ -22,8 +22,8 @@ const (
 	CausationID   = "causation_id"   // of the event that this one answers
 )
 
-// Causes says in the metadata of an event what it comes from: the message is its cause, and what the message belongs to
-// it belongs to as well. Write it in the handler's transaction.
+// Causes says in the metadata of an event what it comes from: the message is its cause, and what
+// the message belongs to it belongs to as well. Write it in the handler's transaction.
 func (m Message[T]) Causes(e outbox.Event) outbox.Event {
 	e.Metadata = maps.Clone(e.Metadata)
 	if e.Metadata == nil {
@@ -36,7 +36,8 @@ func (m Message[T]) Causes(e outbox.Event) outbox.Event {
 	return e
 }
 
-// Failures are the messages of a batch that were not handled, by their place in it, and why. The others were.
+// Failures are the messages of a batch that were not handled, by their place in it, and why. The
+// others were.
 type Failures map[int]error
 
 func (f Failures) Error() string { return fmt.Sprintf("%d messages of the batch failed", len(f)) }
@@ -49,13 +50,14 @@ type handler[Tx any] struct {
 	running int // calls that have not returned
 }
 
-// Handle has f handle the events of a type; "*" is for all types that have no handler of their own. Call it before Run.
-// It panics if the type has one already, as http.ServeMux does.
+// Handle has f handle the events of a type; "*" is for all types that have no handler of their own.
+// Call it before Run. It panics if the type has one already, as http.ServeMux does.
 //
-// What f does in tx, and no other effect, happens once: it is committed together with the event's id. An error rolls it
-// back and is classed as a sink's is: outbox.Permanent makes a dead letter at once, outbox.RetryAfter says when to try
-// again, any other is tried again with Backoff. A panic is an error. ctx ends with the handler's Timeout, or when
-// another process may take the event over; what returns later is rolled back.
+// What f does in tx, and no other effect, happens once: it is committed together with the event's
+// id. An error rolls it back and is classed as a sink's is: outbox.Permanent makes a dead letter at
+// once, outbox.RetryAfter says when to try again, any other is tried again with Backoff. A panic is
+// an error. ctx ends with the handler's Timeout, or when another process may take the event over;
+// what returns later is rolled back.
 func Handle[Tx, T any](g *Group[Tx], eventType string, f func(ctx context.Context, tx Tx, m Message[T]) error) {
 	g.add(eventType, &handler[Tx]{
 		one: func(ctx context.Context, tx Tx, e outbox.Event, attempt int) error {
@@ -68,9 +70,9 @@ func Handle[Tx, T any](g *Group[Tx], eventType string, f func(ctx context.Contex
 	})
 }
 
-// HandleBatch is Handle for many messages at a time, each of another key, in one transaction. They are what has come
-// within some milliseconds. With Failures some have failed: f is called again without those, after a rollback. With any
-// other error all have.
+// HandleBatch is Handle for many messages at a time, each of another key, in one transaction. They
+// are what has come within some milliseconds. With Failures some have failed: f is called again
+// without those, after a rollback. With any other error all have.
 func HandleBatch[Tx, T any](g *Group[Tx], eventType string, f func(ctx context.Context, tx Tx, ms []Message[T]) error) {
 	g.add(eventType, &handler[Tx]{
 		many: func(ctx context.Context, tx Tx, events []outbox.Event, attempts []int) error {
@@ -119,7 +121,8 @@ func (g *Group[Tx]) find(d *outbox.Delivery) (*handler[Tx], error) {
 		h = g.handlers["*"]
 	}
 	if h == nil {
-		// Not Permanent: while a new version is rolled out, the old one meets events that it does not know.
+		// Not Permanent: while a new version is rolled out, the old one meets events that it does
+		// not know.
 		return nil, outbox.Because(outbox.ReasonHandlerMissing, fmt.Errorf("group %s has no handler for %s: give it one, or "+
 			"name the types that are its own in Only", g.cfg.Name, d.Topic))
 	}

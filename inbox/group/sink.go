@@ -13,7 +13,8 @@ import (
 // sink is the group as the relay sees it: to publish an event is to handle it.
 type sink[Tx any] struct{ g *Group[Tx] }
 
-// Abilities implements outbox.Able. A batch may take as long as its slowest handler, and the lease is held meanwhile.
+// Abilities implements outbox.Able. A batch may take as long as its slowest handler, and the lease
+// is held meanwhile.
 func (s sink[Tx]) Abilities() outbox.Abilities {
 	longest := s.g.cfg.Timeout
 	for _, h := range s.g.handlers {
@@ -28,8 +29,8 @@ const grace = time.Second
 // batchFor is how long messages are gathered for one call of HandleBatch.
 const batchFor = 2 * time.Millisecond
 
-// Publish implements outbox.Sink. A relay that says how long it waits has the answers of slower handlers later
-// (internal/sink/late), so that they delay only their own keys.
+// Publish implements outbox.Sink. A relay that says how long it waits has the answers of slower
+// handlers later (internal/sink/late), so that they delay only their own keys.
 func (s sink[Tx]) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
 	gathered := map[*handler[Tx]]chan *task{}
 	defer func() {
@@ -119,7 +120,8 @@ func (t *task) answer(r outbox.Result) {
 	}
 }
 
-// gather has tasks handled together that come within batchFor of the first, until there will be none.
+// gather has tasks handled together that come within batchFor of the first, until there will be
+// none.
 func (g *Group[Tx]) gather(ctx context.Context, h *handler[Tx], tasks <-chan *task) {
 	for first := range tasks {
 		all := []*task{first}

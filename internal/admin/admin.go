@@ -1,12 +1,13 @@
-// Package admin is what operators see of an outbox and do with it: the same functions for the commands, for the admin
-// API under /v1/admin and for the page at /ui.
+// Package admin is what operators see of an outbox and do with it: the same functions for the
+// commands, for the admin API under /v1/admin and for the page at /ui.
 //
-// Guaranteed: what acts on "everything that matches" acts on the set that its preview has shown, and not on what came
-// later. Every action is recorded in outbox_audit with who did it. A token of one tenant sees and changes the events
-// and letters of that tenant alone. The database is asked as often however many look.
+// Guaranteed: what acts on "everything that matches" acts on the set that its preview has shown,
+// and not on what came later. Every action is recorded in outbox_audit with who did it. A token of
+// one tenant sees and changes the events and letters of that tenant alone. The database is asked as
+// often however many look.
 //
-// Not guaranteed: that a figure still holds when it is read. An overview is a second old, or some, where there are many
-// tables.
+// Not guaranteed: that a figure still holds when it is read. An overview is a second old, or some,
+// where there are many tables.
 package admin
 
 import (

@@ -437,7 +437,8 @@ func (d *Desk) settings(ctx context.Context, _ *empty) (*out[Settings], error) {
 	return &out[Settings]{s}, nil
 }
 
-// letters opens the dead letters, and keeps them open for a while: opening them asks the catalog of every table.
+// letters opens the dead letters, and keeps them open for a while: opening them asks the catalog of
+// every table.
 func (d *Desk) letters(ctx context.Context) (deadletter.Store, error) {
 	d.mu.Lock()
 	store, opened := d.store, d.opened

@@ -36,8 +36,9 @@ const (
 var traces = []string{"traceparent", "tracestate", "trace_id", "traceId", "correlation_id", "correlationId",
 	"request_id", "requestId"}
 
-// Capsule is an incident in one file: an event, and all that is known of why it is where it is. It has no password,
-// token or secret of the settings. What applications wrote into events is as they wrote it.
+// Capsule is an incident in one file: an event, and all that is known of why it is where it is. It
+// has no password, token or secret of the settings. What applications wrote into events is as they
+// wrote it.
 type Capsule struct {
 	Format     int                        `json:"outboxCapsule"`
 	At         time.Time                  `json:"at"`
@@ -57,8 +58,8 @@ type Capsule struct {
 	Unseen     []string                   `json:"unseen"` // what could not be captured, and why
 }
 
-// Capture puts into a capsule what the database knows of an event: operate.ErrNoEvent where no table has it. Program,
-// Schemas and Conditions are the caller's.
+// Capture puts into a capsule what the database knows of an event: operate.ErrNoEvent where no
+// table has it. Program, Schemas and Conditions are the caller's.
 func (d *Desk) Capture(ctx context.Context, table, tenant, id string, withPayload bool) (c Capsule, err error) {
 	x := d.Examination
 	why, err := x.Why(ctx, table, tenant, id)
@@ -211,8 +212,8 @@ func ReadCapsule(r io.Reader) (c Capsule, err error) {
 	return c, err
 }
 
-// Events are the captured events of the key, in their order, as their application wrote them. One whose payload was
-// withheld has null.
+// Events are the captured events of the key, in their order, as their application wrote them. One
+// whose payload was withheld has null.
 func (c *Capsule) Events() (events []outbox.Event, err error) {
 	all := append(slices.Clone(c.Key), c.Event)
 	slices.SortStableFunc(all, func(a, b operate.EventDetail) int { return cmp.Compare(a.Position, b.Position) })

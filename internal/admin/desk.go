@@ -139,7 +139,8 @@ type TableSample struct {
 }
 
 const (
-	// Looking costs the database five statements a second, however many look: these, and an examination a minute.
+	// Looking costs the database five statements a second, however many look: these, and an
+	// examination a minute.
 	statementEvery   = 300 * time.Millisecond
 	tableStatements  = 5 // of a sample, for each table
 	otherStatements  = 4
@@ -151,7 +152,8 @@ const (
 	blockedShown     = 20
 	countedForSample = 20_000
 	lettersCounted   = 10_000
-	// lookedFor is how long the database is asked after the last look of somebody who does not watch.
+	// lookedFor is how long the database is asked after the last look of somebody who does not
+	// watch.
 	lookedFor = 5 * time.Second
 )
 
@@ -205,8 +207,9 @@ func (d *Desk) want() {
 	}
 }
 
-// Sample asks the database once, and says how long whoever asks has to wait before he does it again. It is for who
-// looks alone; where Run runs, it asks. What cannot be asked stands in the overview, beside what was known before.
+// Sample asks the database once, and says how long whoever asks has to wait before he does it
+// again. It is for who looks alone; where Run runs, it asks. What cannot be asked stands in the
+// overview, beside what was known before.
 func (d *Desk) Sample(ctx context.Context) (_ Overview, every time.Duration) {
 	reading, cancel := context.WithTimeout(ctx, sampleLimit)
 	defer cancel()
@@ -235,7 +238,8 @@ func (d *Desk) Sample(ctx context.Context) (_ Overview, every time.Duration) {
 	return now, max(time.Second, time.Duration(statements)*statementEvery)
 }
 
-// turned tells whether something has come or gone that conditions are about: they would contradict what is beside them.
+// turned tells whether something has come or gone that conditions are about: they would contradict
+// what is beside them.
 func (o Overview) turned(before Overview) bool {
 	away := func(o Overview) (names []string) {
 		for _, s := range o.Sinks {
@@ -456,8 +460,8 @@ func (d *Desk) readSinks(ctx context.Context, now *Overview) {
 	slices.SortStableFunc(now.Sinks, func(a, b SinkState) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// headline is a finding's sentence without what waited when it was found, and without what its list says in full where
-// it is longer than one reads at a glance.
+// headline is a finding's sentence without what waited when it was found, and without what its list
+// says in full where it is longer than one reads at a glance.
 func headline(says string) string {
 	const most, least = 100, 30
 	for _, behind := range []string{", where ", ": "} {

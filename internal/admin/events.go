@@ -101,7 +101,8 @@ type ShownEvent struct {
 	PayloadCut   bool                `json:"payloadCut"`
 }
 
-// Behind returns undelivered events that wait for a blocked one, the newest of them, looking at limit of its key.
+// Behind returns undelivered events that wait for a blocked one, the newest of them, looking at
+// limit of its key.
 func (d *Desk) Behind(ctx context.Context, b Blocked, limit int) (waiting []operate.EventRow, err error) {
 	if b.Key == nil {
 		return nil, nil

@@ -145,7 +145,8 @@ type LetterSelection struct {
 	Discarded bool        `json:"discarded,omitempty" doc:"ids may name discarded letters too."`
 }
 
-// frozen opens the letters and freezes a selection. want, where it is not "", is the set that it must still be.
+// frozen opens the letters and freezes a selection. want, where it is not "", is the set that it
+// must still be.
 func (d *Desk) frozen(ctx context.Context, s LetterSelection, want string) (deadletter.Store, deadletter.Set, error) {
 	f, err := s.filter(ctx)
 	if err != nil {

@@ -39,7 +39,8 @@ type shared struct {
 	err   error
 }
 
-// sharing answers a request that takes an older answer with that of the same request of the same tenant.
+// sharing answers a request that takes an older answer with that of the same request of the same
+// tenant.
 func sharing[I interface{ age() time.Duration }, O any](
 	d *Desk, operation string, ask func(context.Context, *I) (*O, error),
 ) func(context.Context, *I) (*O, error) {

@@ -14,7 +14,8 @@ type listing struct {
 	Key string
 }
 
-// Requests that take an older answer share it; one that does not, and one for something else, are asked.
+// Requests that take an older answer share it; one that does not, and one for something else, are
+// asked.
 func TestSharing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32

@@ -103,8 +103,8 @@ func (v View) MarkDeliveriesPaused(ctx context.Context, e operate.EventDetail) e
 	return nil
 }
 
-// holding returns what is paused of a table, or of what one of its sinks owes. A database that has no pauses yet, and a
-// role that may not see them, has none to show.
+// holding returns what is paused of a table, or of what one of its sinks owes. A database that has
+// no pauses yet, and a role that may not see them, has none to show.
 func holding(ctx context.Context, db Database, of Of) (paused outbox.Paused, err error) {
 	p, err := db.Pauses(ctx)
 	if _, old := errors.AsType[*outbox.SchemaError](err); old {
@@ -125,7 +125,8 @@ func holding(ctx context.Context, db Database, of Of) (paused outbox.Paused, err
 	return paused, nil
 }
 
-// SameTable tells whether two names may be one table's: pauses have its schema only where that is not the relays' own.
+// SameTable tells whether two names may be one table's: pauses have its schema only where that is
+// not the relays' own.
 func SameTable(a, b string) bool {
 	return a == b || strings.HasSuffix(a, "."+b) || strings.HasSuffix(b, "."+a)
 }
@@ -143,8 +144,8 @@ func HasSink(c config.Config, name string) bool {
 	return slices.ContainsFunc(c.AllSinks(), func(s config.Sink) bool { return s.Name == name })
 }
 
-// KnownSink refuses a name that is no sink of the settings, and of which the database has neither deliveries nor
-// pauses: it is misspelt, or of other settings than those of the relay.
+// KnownSink refuses a name that is no sink of the settings, and of which the database has neither
+// deliveries nor pauses: it is misspelt, or of other settings than those of the relay.
 func KnownSink(ctx context.Context, c config.Config, db Database, of Of) error {
 	if HasSink(c, of.Sink) {
 		return nil
@@ -183,8 +184,9 @@ func KnownSink(ctx context.Context, c config.Config, db Database, of Of) error {
 		"--config with the relay's settings, or --sink NAME=URL", of.Sink, known)
 }
 
-// PausableSink refuses what KnownSink does, and a sink to which no route of a table leads: nothing would be paused.
-// Settings without routes may be others than the relay's, unless all they have is the default sink.
+// PausableSink refuses what KnownSink does, and a sink to which no route of a table leads: nothing
+// would be paused. Settings without routes may be others than the relay's, unless all they have is
+// the default sink.
 func PausableSink(ctx context.Context, c config.Config, db Database, of Of) error {
 	routed := c.SinksOwing(of.Table)
 	if slices.Contains(routed, of.Sink) {
@@ -214,7 +216,8 @@ func PausableSink(ctx context.Context, c config.Config, db Database, of Of) erro
 		"with the relay's settings", of.Sink, of.Table, strings.Join(routed, ", "))
 }
 
-// hasDeliveries tells whether the database has deliveries of a table to one of its sinks, in whatever state.
+// hasDeliveries tells whether the database has deliveries of a table to one of its sinks, in
+// whatever state.
 func hasDeliveries(ctx context.Context, c config.Config, db Database, of Of) (bool, error) {
 	t, err := of.Find(c)
 	if err != nil {
@@ -233,8 +236,8 @@ func hasDeliveries(ctx context.Context, c config.Config, db Database, of Of) (bo
 	return false, nil
 }
 
-// TroublesOf returns what hinders the relays of a table, or all relays. Who may not see the relays, or has an older
-// database, has none to show.
+// TroublesOf returns what hinders the relays of a table, or all relays. Who may not see the relays,
+// or has an older database, has none to show.
 func TroublesOf(ctx context.Context, db Database, table string) []operate.Trouble {
 	all, err := db.Troubles(ctx)
 	if err != nil {

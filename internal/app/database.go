@@ -53,7 +53,8 @@ type Database interface {
 // ForRelay is what a relay asks, and whoever does by hand what it does.
 type ForRelay interface {
 	outbox.Database
-	// OpenRetention opens a table to remove old rows from, or retention.Letters. Also retention.ErrNoAge.
+	// OpenRetention opens a table to remove old rows from, or retention.Letters. Also
+	// retention.ErrNoAge.
 	OpenRetention(ctx context.Context, layout outbox.Layout) (*retention.Table, error)
 	// PendingLetters counts dead letters that are pending, up to limit of all.
 	PendingLetters(ctx context.Context, limit int) ([]operate.Pending, error)
@@ -63,7 +64,8 @@ type ForRelay interface {
 type ForParts interface {
 	Runs(ctx context.Context) (Runs, error)
 	Tokens(ctx context.Context) (Tokens, error)
-	// Subscriptions opens the subscriptions of a log; ErrNoSubscriptions where the database has none.
+	// Subscriptions opens the subscriptions of a log; ErrNoSubscriptions where the database has
+	// none.
 	Subscriptions(ctx context.Context) (subscription.Store, error)
 }
 
@@ -93,7 +95,8 @@ type ForPeople interface {
 	Writing(ctx context.Context, cfg outbox.WriterConfig) (Writing, error)
 }
 
-// catalogBelieved is how long operators are shown a table as the catalog had it: who looks on opens it every second.
+// catalogBelieved is how long operators are shown a table as the catalog had it: who looks on opens
+// it every second.
 const catalogBelieved = 30 * time.Second
 
 // views are a database as operators see it.

@@ -14,8 +14,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/migration"
 )
 
-// Examine looks for conditions in the database and the sinks of the settings, which it connects to and leaves again.
-// It writes nothing.
+// Examine looks for conditions in the database and the sinks of the settings, which it connects to
+// and leaves again. It writes nothing.
 func Examine(
 	ctx context.Context, cfg config.Config, limits condition.Limits, which condition.Selection, canary condition.Canary,
 ) (condition.Report, error) {
@@ -62,8 +62,8 @@ func Why(ctx context.Context, cfg config.Config, table, tenant, id string) (cond
 // examineEvery is how often a relay looks for conditions.
 const examineEvery = time.Minute
 
-// examine looks for conditions until ctx ends, for the metric and for /readyz. The sinks are those that the relay has
-// open.
+// examine looks for conditions until ctx ends, for the metric and for /readyz. The sinks are those
+// that the relay has open.
 func (r *relayPart) examine(ctx context.Context, db Database) {
 	x := examination(r.cfg, db)
 	x.Sink = func(_ context.Context, s config.Sink) (outbox.Sink, error) { return r.outlets[s.Name].opened() }
@@ -76,8 +76,9 @@ func (r *relayPart) examine(ctx context.Context, db Database) {
 	})
 }
 
-// Desk opens what operators look at, read-only and for whoever looks alone; name is what the server's list of sessions
-// says of it. It waits for no server: what is away stands in the samples. closed must be called.
+// Desk opens what operators look at, read-only and for whoever looks alone; name is what the
+// server's list of sessions says of it. It waits for no server: what is away stands in the samples.
+// closed must be called.
 func Desk(ctx context.Context, cfg config.Config, name string) (_ *admin.Desk, closed func(), err error) {
 	db, err := openDatabase(ctx, cfg.Database, use{name: name, conns: 2})
 	if err != nil {

@@ -241,8 +241,8 @@ func (a *api) serve(ctx, behind context.Context, g *gateway.Gateway, desk *admin
 	return err
 }
 
-// home adds what is for people: the operators' page where they may do something, and the page at / with the metrics,
-// if there is one.
+// home adds what is for people: the operators' page where they may do something, and the page at /
+// with the metrics, if there is one.
 func (a *api) home(rest http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	if a.cfg.Serve.Admin != "off" {

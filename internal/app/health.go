@@ -53,8 +53,8 @@ type Report struct {
 	// Unserved are sinks that owe events, as SINK of TABLE, and that no relay serves. The relay is
 	// ready all the same.
 	Unserved []string `json:"unserved,omitempty"`
-	// Conditions are what the last examination has found, the worst first; see outbox doctor. The process may be ready
-	// all the same.
+	// Conditions are what the last examination has found, the worst first; see outbox doctor. The
+	// process may be ready all the same.
 	Conditions []condition.Finding `json:"conditions,omitempty"`
 }
 

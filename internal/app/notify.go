@@ -14,10 +14,11 @@ import (
 // notifyEvery is how often systemd is told something, if there is something to tell.
 const notifyEvery = time.Second
 
-// notify tells systemd of this process until ctx ends, where a unit of Type=notify has started it: READY=1 once every
-// part has its database and serves, and STATUS= with what it waits for. A sink that is away is in the status alone,
-// since others may be served. WATCHDOG=1 says that the relay's loops turn, be it in vain: a server that is away is no
-// reason to begin anew, a loop that stands still is one.
+// notify tells systemd of this process until ctx ends, where a unit of Type=notify has started it:
+// READY=1 once every part has its database and serves, and STATUS= with what it waits for. A sink
+// that is away is in the status alone, since others may be served. WATCHDOG=1 says that the relay's
+// loops turn, be it in vain: a server that is away is no reason to begin anew, a loop that stands
+// still is one.
 func (h *Health) notify(ctx context.Context, log *slog.Logger) {
 	if os.Getenv("NOTIFY_SOCKET") == "" {
 		return
@@ -70,7 +71,8 @@ func (h *Health) opened() bool {
 	return !slices.ContainsFunc(h.parts, func(p *part) bool { return p.waiting != "" })
 }
 
-// turned is when each of the relay's loops has come by lately, however its turn ended; now, where there is none.
+// turned is when each of the relay's loops has come by lately, however its turn ended; now, where
+// there is none.
 func (h *Health) turned(now time.Time) time.Time {
 	oldest := now
 	for _, t := range h.ofRelay().Tables {

@@ -33,7 +33,8 @@ func (d postgresDatabase) Pooled(ctx context.Context) (bool, error) {
 	return pooler.Between(ctx, conn.Conn())
 }
 
-// Certified returns when the certificate ends that the server has shown; zero: connections have no TLS.
+// Certified returns when the certificate ends that the server has shown; zero: connections have no
+// TLS.
 func (d postgresDatabase) Certified(ctx context.Context) (ends time.Time, err error) {
 	conn, err := d.Acquire(ctx)
 	if err != nil {

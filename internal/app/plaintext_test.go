@@ -41,8 +41,8 @@ func TestPlaintext(t *testing.T) {
 	}
 }
 
-// Errors of the network name addresses behind it. Whoever asks from elsewhere is told whether the process is ready,
-// and not those.
+// Errors of the network name addresses behind it. Whoever asks from elsewhere is told whether the
+// process is ready, and not those.
 func TestReadinessForStrangers(t *testing.T) {
 	h := newHealth(partGateway, partRelay)
 	const secret = "dial tcp 10.1.2.3:6379: connect: connection refused"

@@ -92,8 +92,8 @@ func await(ctx context.Context, log *slog.Logger, p *part, what string, open fun
 	})
 }
 
-// tryOpening calls open until it succeeds, ctx ends, or failed, which is told each failure, does not
-// want it again. The log is to tell of each new one, and once a minute of one that stays.
+// tryOpening calls open until it succeeds, ctx ends, or failed, which is told each failure, does
+// not want it again. The log is to tell of each new one, and once a minute of one that stays.
 func tryOpening(
 	ctx context.Context, open func(context.Context) error, failed func(err error, tell bool) (again bool),
 ) error {

@@ -30,8 +30,9 @@ import (
 	"github.com/outboxrelay/outbox/internal/version"
 )
 
-// telemetry sends the spans and metrics of a process by OTLP, to where --otlp or the variables of OpenTelemetry say. A
-// collector that is away or slow costs spans, and nobody waits for it but the end of the process, for flushTime.
+// telemetry sends the spans and metrics of a process by OTLP, to where --otlp or the variables of
+// OpenTelemetry say. A collector that is away or slow costs spans, and nobody waits for it but the
+// end of the process, for flushTime.
 type telemetry struct {
 	tracing *outboxotel.Tracing // nil: no spans
 	ends    []func(context.Context) error
@@ -39,13 +40,14 @@ type telemetry struct {
 
 const (
 	flushTime = 3 * time.Second
-	// A span has a link for each of up to a batch of messages, of some 400 bytes: the SDK's 2048 spans would be 400 MB,
-	// and 512 of them more than the 20 MB that a collector takes in one request.
+	// A span has a link for each of up to a batch of messages, of some 400 bytes: the SDK's 2048
+	// spans would be 400 MB, and 512 of them more than the 20 MB that a collector takes in one
+	// request.
 	spansQueued, spansSent = 256, 64
 )
 
-// start begins to send. Variables that say nothing sensible are no error, since others may have set them for many
-// programs: it logs what is wrong, and that signal is not sent.
+// start begins to send. Variables that say nothing sensible are no error, since others may have set
+// them for many programs: it logs what is wrong, and that signal is not sent.
 func (t *telemetry) start(ctx context.Context, p process) {
 	if strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
 		return
@@ -73,7 +75,8 @@ func (t *telemetry) start(ctx context.Context, p process) {
 	}
 }
 
-// sendable refuses what the exporters would send to somewhere else, or in another form than is meant.
+// sendable refuses what the exporters would send to somewhere else, or in another form than is
+// meant.
 func sendable(signal, to string) error {
 	upper := strings.ToUpper(signal)
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_" + upper + "_PROTOCOL"} {
@@ -150,8 +153,8 @@ func (t *telemetry) sendMetrics(ctx context.Context, to string, from *resource.R
 	return nil
 }
 
-// exemplars has the ids of exemplars as OTLP wants them. The bridge (v0.72) hands on the text of the labels, for which
-// a collector may refuse the whole request.
+// exemplars has the ids of exemplars as OTLP wants them. The bridge (v0.72) hands on the text of
+// the labels, for which a collector may refuse the whole request.
 type exemplars struct{ sdkmetric.Producer }
 
 // Produce implements sdkmetric.Producer.

@@ -12,7 +12,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/config"
 )
 
-// Nothing is sent where nothing says where to. What says nothing sensible is logged, and stops no relay.
+// Nothing is sent where nothing says where to. What says nothing sensible is logged, and stops no
+// relay.
 func TestTelemetrySettings(t *testing.T) {
 	const here = "http://127.0.0.1:1"
 	for name, tt := range map[string]struct {

@@ -18,8 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write api.txt anew")
 
-// TestAPIIsTheOneThatWasReviewed compares what the library exports with api.txt. Who changes it changes that file too
-// (go test ./internal/arch -update), in sight of the review.
+// TestAPIIsTheOneThatWasReviewed compares what the library exports with api.txt. Who changes it
+// changes that file too (go test ./internal/arch -update), in sight of the review.
 func TestAPIIsTheOneThatWasReviewed(t *testing.T) {
 	t.Parallel()
 	lines, internal := api(t, sources(t))
@@ -54,7 +54,8 @@ func TestAPIIsTheOneThatWasReviewed(t *testing.T) {
 	}
 }
 
-// knownInternal are exported declarations with types that only this module can name: hooks of the command.
+// knownInternal are exported declarations with types that only this module can name: hooks of the
+// command.
 var knownInternal = []string{
 	"store/postgres: func (d *DB) OpenRetention", "store/sqlite: func (d *DB) OpenRetention",
 }
@@ -84,8 +85,9 @@ func sources(t *testing.T) fstest.MapFS {
 	return all
 }
 
-// api returns the library's exported declarations, a line each, sorted: functions and methods, types, and the fields
-// and methods of those. internal are the ones with a type of a package below internal.
+// api returns the library's exported declarations, a line each, sorted: functions and methods,
+// types, and the fields and methods of those. internal are the ones with a type of a package below
+// internal.
 func api(t *testing.T, sources fstest.MapFS) (lines, internal []string) {
 	t.Helper()
 	for path, source := range sources {

@@ -1,6 +1,7 @@
-// Package arch holds no code, only tests of how the repository is built: imports run one way, nobody pays for a broker
-// he does not use, files stay small, every folder says what it guarantees. The rules are data, each with its reason, in
-// rules_test.go; who breaks one either mends the code or changes the rule there, in sight of the review.
+// Package arch holds no code, only tests of how the repository is built: imports run one way,
+// nobody pays for a broker he does not use, files stay small, every folder says what it guarantees.
+// The rules are data, each with its reason, in rules_test.go; who breaks one either mends the code
+// or changes the rule there, in sight of the review.
 //
 // Not checked here: what a function does, and modules of their own such as bench.
 package arch
@@ -35,7 +36,8 @@ func TestSourceKeepsTheRules(t *testing.T) {
 	}
 }
 
-// TestUsersPayForWhatTheyUse asks the go command, because only it knows what the imports of our imports are.
+// TestUsersPayForWhatTheyUse asks the go command, because only it knows what the imports of our
+// imports are.
 func TestUsersPayForWhatTheyUse(t *testing.T) {
 	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-test", "-json=ImportPath,ForTest,Deps", "./...")
@@ -78,8 +80,8 @@ func TestUsersPayForWhatTheyUse(t *testing.T) {
 
 // checkPayer returns what a folder reaches through deps and may not.
 func checkPayer(folder string, deps []string) (found []string) {
-	// internal/test/testenv's own tests try its servers with real clients: nobody imports those tests, so nobody pays for
-	// them.
+	// internal/test/testenv's own tests try its servers with real clients: nobody imports those
+	// tests, so nobody pays for them.
 	if at, _, known := place(folder); known && at.rank >= appRank || folder == "internal/test/testenv" {
 		return nil
 	}
@@ -189,7 +191,8 @@ func TestPayersAreCaught(t *testing.T) {
 	}
 }
 
-// Each case is a module that breaks one rule, so that a rule which no longer finds anything fails here.
+// Each case is a module that breaks one rule, so that a rule which no longer finds anything fails
+// here.
 func TestBreachesAreCaught(t *testing.T) {
 	t.Parallel()
 	const doc = "// Package x is here.\n"
@@ -231,6 +234,7 @@ func TestBreachesAreCaught(t *testing.T) {
 			"cannot be cancelled"},
 		"a long file":               {"a.go", long, "more than 600"},
 		"a wide line":               {"a_test.go", doc + "package x\n\n// " + strings.Repeat("x", 118), "more than 120"},
+		"a wide comment":            {"a.go", doc + "package x\n\n\t// " + strings.Repeat("x", 94), "prose of more than 100"},
 		"a long median":             {"a.go", long, "more than 150"},
 		"no package comment":        {"a.go", `package x`, "0 package comments"},
 		"a comment of another name": {"a.go", "// Package y is elsewhere.\npackage x", "does not begin with"},

@@ -94,6 +94,9 @@ func checkFiles(files []file) (found []string) {
 		for _, line := range f.wide {
 			found = append(found, fmt.Sprintf("%s:%d: more than %d columns", f.path, line, maxColumns))
 		}
+		for _, line := range f.wordy {
+			found = append(found, fmt.Sprintf("%s:%d: prose of more than %d columns", f.path, line, maxProse))
+		}
 		if f.test {
 			continue
 		}
@@ -115,7 +118,8 @@ func checkFiles(files []file) (found []string) {
 	return found
 }
 
-// checkDocs wants one package comment in a folder: none explains nothing, two contradict each other sooner or later.
+// checkDocs wants one package comment in a folder: none explains nothing, two contradict each other
+// sooner or later.
 func checkDocs(files []file) (found []string) {
 	docs := map[string][]string{}
 	for _, f := range files {

@@ -15,7 +15,8 @@ var (
 	testName = regexp.MustCompile("`((?:Test|Fuzz)[A-Z0-9][A-Za-z0-9]*)`")
 )
 
-// A document that points to a file or names a test is wrong the day that is renamed, and nobody notices.
+// A document that points to a file or names a test is wrong the day that is renamed, and nobody
+// notices.
 func TestDocumentsPointAtWhatExists(t *testing.T) {
 	t.Parallel()
 	const root = "../.."
@@ -65,7 +66,8 @@ func TestDocumentsPointAtWhatExists(t *testing.T) {
 	}
 }
 
-// checkTarget complains of a page that names a file that is not there, or a heading that the file does not have.
+// checkTarget complains of a page that names a file that is not there, or a heading that the file
+// does not have.
 func checkTarget(t *testing.T, page, to, anchor string) {
 	t.Helper()
 	if _, err := os.Stat(to); err != nil {
@@ -88,8 +90,8 @@ func checkTarget(t *testing.T, page, to, anchor string) {
 	t.Errorf("%s: %s has no heading for #%s", page, to, anchor)
 }
 
-// elsewhere are names of documents that nobody who has the repository can open: docs/seeds.md and docs/adr have what
-// they say.
+// elsewhere are names of documents that nobody who has the repository can open: docs/seeds.md and
+// docs/adr have what they say.
 var elsewhere = regexp.MustCompile(`SEED_FACTS|DESIGN(\.md| §)|\b[Ii]ssue \d+,|\bseed 00\d|\bADR \d`)
 
 // The headers of migrations are as they were when somebody may have applied or exported them.

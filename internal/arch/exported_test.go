@@ -12,8 +12,9 @@ import (
 	"testing/fstest"
 )
 
-// TestExportedNamesHaveUsers wants a user outside its package for each name that the library exports. A test or an
-// example beside the package is one; a type may also be what another exported name is made of.
+// TestExportedNamesHaveUsers wants a user outside its package for each name that the library
+// exports. A test or an example beside the package is one; a type may also be what another exported
+// name is made of.
 func TestExportedNamesHaveUsers(t *testing.T) {
 	t.Parallel()
 	_, unused := exported(t, sources(t))
@@ -29,8 +30,9 @@ func library(folder string) bool {
 		!strings.Contains(folder, "internal")
 }
 
-// exported counts the library's exported names and returns those that nobody uses. It goes by names alone: one that is
-// also somebody else's counts as used, which no name in doubt profits from for long.
+// exported counts the library's exported names and returns those that nobody uses. It goes by names
+// alone: one that is also somebody else's counts as used, which no name in doubt profits from for
+// long.
 func exported(t *testing.T, sources fstest.MapFS) (count int, unused []string) {
 	t.Helper()
 	type name struct {

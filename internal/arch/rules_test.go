@@ -1,7 +1,7 @@
 package arch
 
-// A layer may import layers with a lower rank, and its own subtree; never a neighbour of the same rank. The server
-// stands above the whole library, which cannot reach it (`unreached`).
+// A layer may import layers with a lower rank, and its own subtree; never a neighbour of the same
+// rank. The server stands above the whole library, which cannot reach it (`unreached`).
 //
 //	cmd → internal/cli → internal/app → server → {store/*, sink/*}
 //	    → {relay, eventbus, deadletter, sink} → outbox → std
@@ -13,7 +13,8 @@ type layer struct {
 
 const appRank = 10
 
-// layers name every folder that may hold Go code. A new one fails the test until it is given its place here.
+// layers name every folder that may hold Go code. A new one fails the test until it is given its
+// place here.
 var layers = []layer{
 	{"internal/fault", 0, "fault points sit in the engine, so they can know nothing of it"},
 	{"internal/sink/cloudevent", 2, "headers of a message, for any sink whose transport has them"},
@@ -125,7 +126,8 @@ var mayImport = []struct {
 	{"server/sse", nil, "a format of a page needs no library, and readers of a stream may want it alone"},
 }
 
-// importers are the only folders that may import another, whatever the ranks say; "/*": those below it, and not itself.
+// importers are the only folders that may import another, whatever the ranks say; "/*": those below
+// it, and not itself.
 var importers = []struct {
 	folder    string
 	importers []string
@@ -141,9 +143,10 @@ var importers = []struct {
 	{"internal/test/testenv", nil, "needs servers on the machine and testing in the binary"},
 }
 
-// payers say who may reach a module at all, through any chain of imports and including the tests beside a package:
-// those of a package that a user imports end up in his go.sum. Measured with a test beside store/postgres that reaches
-// go-redis through internal/test/testenv: 8 lines. Folders above internal/app's rank may reach everything.
+// payers say who may reach a module at all, through any chain of imports and including the tests
+// beside a package: those of a package that a user imports end up in his go.sum. Measured with a
+// test beside store/postgres that reaches go-redis through internal/test/testenv: 8 lines. Folders
+// above internal/app's rank may reach everything.
 var payers = []struct {
 	module  string
 	folders []string
@@ -180,7 +183,8 @@ var payers = []struct {
 	{"github.com/coreos/go-systemd", nil, "the command's"},
 }
 
-// unlinked are packages that an importer of the library must not get into his program, through any chain of imports.
+// unlinked are packages that an importer of the library must not get into his program, through any
+// chain of imports.
 var unlinked = []struct {
 	packages []string
 	folders  []string // each alone; what is below it has a line of its own
@@ -193,8 +197,9 @@ var unlinked = []struct {
 			"each program that writes an event (internal/store/sqlfile)"},
 }
 
-// unreached are folders of this module that others must not reach, through any chain of imports and including the tests
-// beside a package: an application is built on the library and never the other way round.
+// unreached are folders of this module that others must not reach, through any chain of imports and
+// including the tests beside a package: an application is built on the library and never the other
+// way round.
 var unreached = []struct {
 	folder string   // and all below it
 	from   []string // with all below each
@@ -204,7 +209,8 @@ var unreached = []struct {
 		"who imports the library compiles no crawler, no tokens and no HTTP server, and reads none of their documentation"},
 }
 
-// freshContexts are folders outside main packages and tests that may call context.Background or context.TODO.
+// freshContexts are folders outside main packages and tests that may call context.Background or
+// context.TODO.
 var freshContexts = map[string]string{
 	"internal/test/testenv": "cleans up after a test whose own context has ended",
 }
@@ -212,5 +218,6 @@ var freshContexts = map[string]string{
 const (
 	maxLines    = 600 // of a file that is no test
 	medianLines = 150
+	maxProse    = 100 // columns of a comment's line, a tab being four; what is indented as code is as it is
 	maxColumns  = 120 // of a line, tabs counted as one; statements of SQL and texts in raw strings are as they are
 )

@@ -27,17 +27,19 @@ const (
 var twins = [][2]string{{onePostgres, oneSQLite}, {tablePostgres, tableSQLite}, {coldPostgres, coldSQLite},
 	{serverPostgres, serverSQLite}}
 
-// logTables is why SQLite has no file: one writer at a time leaves nothing that commits late, and deletes are cheap.
+// logTables is why SQLite has no file: one writer at a time leaves nothing that commits late, and
+// deletes are cheap.
 const logTables = "SQLite has no log tables"
 
-// logShared is why PostgreSQL has a file here: a log does what is in it as every table does. SQLite's is its store's.
+// logShared is why PostgreSQL has a file here: a log does what is in it as every table does.
+// SQLite's is its store's.
 const logShared = "shared with log tables, which SQLite has not"
 
 // server is why SQLite has no such condition.
 const server = "a condition of a server, its roles and its vacuum, or an audit of tables that many write into"
 
-// only are the files of one store that its twin has no use for. Whoever knows one store finds his way in the other:
-// the rest have the same names.
+// only are the files of one store that its twin has no use for. Whoever knows one store finds his
+// way in the other: the rest have the same names.
 var only = map[string]map[string]string{
 	onePostgres: {
 		"intx.go": "INSERT and COMMIT in one round trip: a file has none", "queue.go": "the same, with a pgx.Batch",
@@ -149,7 +151,8 @@ func TestStoresHaveTheSameFiles(t *testing.T) {
 	}
 }
 
-// unpaired returns what one of two twins has and the other has not, without an excuse, and the excuses that are none.
+// unpaired returns what one of two twins has and the other has not, without an excuse, and the
+// excuses that are none.
 func unpaired(
 	pair [2]string, excuses map[string]map[string]string, files func(store string) map[string]bool,
 ) (found []string) {

@@ -13,8 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// file is one Go file of the module. Files are read, not built: rules hold for every build tag and in code that does
-// not compile yet.
+// file is one Go file of the module. Files are read, not built: rules hold for every build tag and
+// in code that does not compile yet.
 type file struct {
 	path    string // from the repository's root
 	folder  string // "." at the root
@@ -26,11 +26,13 @@ type file struct {
 	inits   int
 	fresh   []int // lines that call context.Background or context.TODO
 	wide    []int // lines with more than maxColumns characters, but for those of a raw string
+	wordy   []int // lines of prose in comments with more than maxProse columns
 }
 
 const modulePath = "github.com/outboxrelay/outbox"
 
-// readTree reads every Go file, except in modules of their own (bench) and where the go command does not look either.
+// readTree reads every Go file, except in modules of their own (bench) and where the go command
+// does not look either.
 func readTree(tree fs.FS) (files []file, err error) {
 	err = fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -78,8 +80,17 @@ func readFile(name string, source []byte) (file, error) {
 	})
 	number := 0
 	for line := range bytes.Lines(source) {
-		if number++; utf8.RuneCount(bytes.TrimSuffix(line, []byte("\n"))) > maxColumns && !raw[number] {
+		number++
+		if raw[number] {
+			continue
+		}
+		characters := utf8.RuneCount(bytes.TrimSuffix(line, []byte("\n")))
+		if characters > maxColumns {
 			f.wide = append(f.wide, number)
+		}
+		columns := characters + 3*bytes.Count(line, []byte("\t"))
+		if bytes.HasPrefix(bytes.TrimLeft(line, "\t"), []byte("// ")) && columns > maxProse {
+			f.wordy = append(f.wordy, number)
 		}
 	}
 	for _, spec := range syntax.Imports {

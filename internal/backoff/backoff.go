@@ -1,4 +1,5 @@
-// Package backoff is how long to wait before the next attempt. An outbox.Backoff converts to a Backoff of this package.
+// Package backoff is how long to wait before the next attempt. An outbox.Backoff converts to a
+// Backoff of this package.
 //
 // Guaranteed: no wait is longer than Cap and its jitter, however many failures there were.
 //
@@ -11,8 +12,8 @@ import (
 	"time"
 )
 
-// Backoff is Base after the first failure, Factor times longer after each further one, never more than Cap, each spread
-// by ± Jitter (a fraction).
+// Backoff is Base after the first failure, Factor times longer after each further one, never more
+// than Cap, each spread by ± Jitter (a fraction).
 type Backoff struct {
 	Base   time.Duration
 	Factor float64

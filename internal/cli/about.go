@@ -53,8 +53,8 @@ func (a *application) initialize() *cobra.Command {
 	return cmd
 }
 
-// formAlone is the form of what goes to stdout, for a command that reads no file: the one of --config may be what it is
-// to write.
+// formAlone is the form of what goes to stdout, for a command that reads no file: the one of
+// --config may be what it is to write.
 func (a *application) formAlone() (string, error) {
 	alone := pflag.NewFlagSet("output", pflag.ContinueOnError)
 	alone.AddFlag(a.global.Lookup("output"))
@@ -113,7 +113,8 @@ type build struct {
 	Go       string `json:"go"`
 	Revision string `json:"revision,omitempty"` // of the version control system
 	Modified bool   `json:"modified,omitempty"` // built from a work tree with changes
-	// Schemas are the versions that a database must have, by kind of database and migration set; Schema is the first's.
+	// Schemas are the versions that a database must have, by kind of database and migration set;
+	// Schema is the first's.
 	Schemas map[string]map[string]uint `json:"schemas"`
 	Schema  map[string]uint            `json:"schema"`
 }
@@ -152,7 +153,8 @@ func (a *application) version() *cobra.Command {
 	})
 }
 
-// versionForm warns of wrong settings: whoever asks for a version is often about to find out what is wrong.
+// versionForm warns of wrong settings: whoever asks for a version is often about to find out what
+// is wrong.
 func (a *application) versionForm() (form string, err error) {
 	c, err := a.settings(0)
 	if form = c.Output; form == "" { // the file cannot be read

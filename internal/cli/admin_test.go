@@ -75,8 +75,8 @@ func (g gatewayAt) replays(body map[string]any) (last replayed) {
 	return last
 }
 
-// What an operator sees and does over HTTP has its effect in the database. A replay acts on the set that was frozen,
-// and stops itself while events fail again.
+// What an operator sees and does over HTTP has its effect in the database. A replay acts on the set
+// that was frozen, and stops itself while events fail again.
 func TestAdmin(t *testing.T) { onStores(t, testAdmin) }
 
 func testAdmin(t *testing.T, e env) {
@@ -197,7 +197,8 @@ func testAdminOnEvents(t *testing.T, e env, g gatewayAt, write func(int)) {
 	}
 }
 
-// A token of one tenant sees that tenant's events and letters alone, and a server that is read-only changes nothing.
+// A token of one tenant sees that tenant's events and letters alone, and a server that is read-only
+// changes nothing.
 func TestAdminTokens(t *testing.T) {
 	t.Parallel()
 	e := migrated(t)

@@ -12,8 +12,9 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// What a real relay serves at /metrics while its sink dies and comes back, and while it is killed itself, makes the
-// rules that page fire and clear. Prometheus sees each state for a quarter of an hour.
+// What a real relay serves at /metrics while its sink dies and comes back, and while it is killed
+// itself, makes the rules that page fire and clear. Prometheus sees each state for a quarter of an
+// hour.
 func TestAlertsOfARelay(t *testing.T) {
 	t.Parallel()
 	e := migrated(t)
@@ -62,7 +63,8 @@ func TestAlertsOfARelay(t *testing.T) {
 		nil, {"OutboxLate", "OutboxNotReady", "OutboxSinkDown"}, nil, {"OutboxNoRelay"}, nil}))
 }
 
-// firing writes the test of the rules that these alerts, and no others, fire at the end of each state.
+// firing writes the test of the rules that these alerts, and no others, fire at the end of each
+// state.
 func firing(t *testing.T, states []string, want [][]string) string {
 	t.Helper()
 	rules, err := filepath.Abs("../../deploy/prometheus/outbox.rules.yml")

@@ -49,8 +49,8 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
-// settings reads the settings of a command and checks them against what it needs. further are its flags that are
-// settings.
+// settings reads the settings of a command and checks them against what it needs. further are its
+// flags that are settings.
 func (a *application) settings(needs config.Need, further ...*pflag.FlagSet) (config.Config, error) {
 	c, err := config.Load(a.kinds, a.environ, append([]*pflag.FlagSet{a.global}, further...)...)
 	if err != nil {
@@ -60,8 +60,8 @@ func (a *application) settings(needs config.Need, further ...*pflag.FlagSet) (co
 	return c, err
 }
 
-// checked checks settings, and warns of what may have been meant as one, of routes that cannot be meant, of a window
-// that is too short and of a log that goes to no sink.
+// checked checks settings, and warns of what may have been meant as one, of routes that cannot be
+// meant, of a window that is too short and of a log that goes to no sink.
 func (a *application) checked(c *config.Config, needs config.Need) error {
 	if err := c.Check(needs); err != nil {
 		return err
@@ -111,7 +111,8 @@ func (a *application) daemon(
 	return run(ctx, c, log)
 }
 
-// onDatabase runs fn with the settings of a command that needs a database and nothing else, and with that database.
+// onDatabase runs fn with the settings of a command that needs a database and nothing else, and
+// with that database.
 func (a *application) onDatabase(
 	ctx context.Context, fn func(config.Config, app.Database) error, flags ...*pflag.FlagSet,
 ) error {
@@ -133,7 +134,8 @@ func withDatabase(ctx context.Context, c config.Config, fn func(app.Database) er
 
 const sinkSetting = "The URL is that of --sink or OUTBOX_SINK"
 
-// hint names the remedy where the error's own text cannot know it. command is the name of what failed.
+// hint names the remedy where the error's own text cannot know it. command is the name of what
+// failed.
 func (a *application) hint(command string, err error) string {
 	var schema *outbox.SchemaError
 	var certificate *tls.CertificateVerificationError
@@ -153,8 +155,8 @@ func (a *application) hint(command string, err error) string {
 	case errors.As(err, &refusal) && refusal.Status == http.StatusForbidden:
 		return "outbox token create --scope makes a token that may do that"
 	case errors.As(err, &schema) && strings.Contains(schema.Remedy, "outbox migrate up"):
-		// The store knows the set of its own table, and not what else the command needs and how it was told of the
-		// database.
+		// The store knows the set of its own table, and not what else the command needs and how it
+		// was told of the database.
 		text := "outbox migrate up without --set makes the tables of core and events"
 		if command == "serve" {
 			text += ", and outbox serve needs those of core and crawl: outbox migrate up --set core,crawl"

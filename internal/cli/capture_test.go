@@ -35,8 +35,8 @@ type capsule struct {
 	Unseen     []string
 }
 
-// What is known of a dead event is in one file, without a secret. What dev delivers of it is what the sink would have
-// got.
+// What is known of a dead event is in one file, without a secret. What dev delivers of it is what
+// the sink would have got.
 func TestCapture(t *testing.T) { onStores(t, testCapture) }
 
 func testCapture(t *testing.T, e env) {

@@ -1,10 +1,12 @@
 // Package cli is the outbox command: its words, its texts, what it prints and how it ends.
 //
-// Guaranteed: exit code 0 for done, 1 for failed, 2 for a command line or settings that cannot be meant, 3 and 4 for
-// what outbox doctor finds, 130 when forced by a second signal. Results go to stdout and everything else to stderr.
-// Errors name the setting and the remedy. No password is on either stream.
+// Guaranteed: exit code 0 for done, 1 for failed, 2 for a command line or settings that cannot be
+// meant, 3 and 4 for what outbox doctor finds, 130 when forced by a second signal. Results go to
+// stdout and everything else to stderr. Errors name the setting and the remedy. No password is on
+// either stream.
 //
-// Not guaranteed: the table form of results, which is for people and may change. Programs take -o json.
+// Not guaranteed: the table form of results, which is for people and may change. Programs take -o
+// json.
 package cli
 
 import (
@@ -24,8 +26,8 @@ import (
 	"github.com/outboxrelay/outbox/sink"
 )
 
-// Main runs the command line and returns the exit code. It publishes to the sinks of these drivers. The first SIGINT or
-// SIGTERM ends ctx for the command, the second the process.
+// Main runs the command line and returns the exit code. It publishes to the sinks of these drivers.
+// The first SIGINT or SIGTERM ends ctx for the command, the second the process.
 func Main(ctx context.Context, args []string, streams Streams, environ []string, sinks []sink.Driver) int {
 	ctx, release := interruptible(ctx, streams.Err)
 	defer release()
@@ -101,8 +103,8 @@ var valued = map[string][]string{
 	"set":       allSets,
 }
 
-// complete has shells offer the values of flags that have few, and of --sink the forms of its URLs. Help lists flags in
-// the order in which they were added: what is needed comes first.
+// complete has shells offer the values of flags that have few, and of --sink the forms of its URLs.
+// Help lists flags in the order in which they were added: what is needed comes first.
 func (a *application) complete(cmd *cobra.Command) {
 	cmd.Flags().SortFlags, cmd.PersistentFlags().SortFlags = false, false
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {

@@ -85,7 +85,8 @@ func TestUsageErrors(t *testing.T) {
 	}
 }
 
-// Every command teaches: what it does at length, and examples. help.md has the words of all, and of nothing else.
+// Every command teaches: what it does at length, and examples. help.md has the words of all, and of
+// nothing else.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	e := env{t: t}

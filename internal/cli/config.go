@@ -20,8 +20,8 @@ func (a *application) config() *cobra.Command {
 	return group("config", a.printConfig(), a.validateConfig())
 }
 
-// every returns the flags of all settings but the global ones, which every command has, and those of outbox serve and
-// runs that are in no file.
+// every returns the flags of all settings but the global ones, which every command has, and those
+// of outbox serve and runs that are in no file.
 func every() *pflag.FlagSet {
 	fs := pflag.NewFlagSet("every", pflag.ContinueOnError)
 	fs.SortFlags = false
@@ -44,7 +44,8 @@ func (a *application) printConfig() *cobra.Command {
 			return err
 		}
 		effective := c.Effective()
-		// What is wrong comes after what is in effect: one looks at the one to understand the other.
+		// What is wrong comes after what is in effect: one looks at the one to understand the
+		// other.
 		if c.Output == "json" {
 			err = printJSON(a.Out, map[string]any{"settings": effective, "fingerprint": c.Fingerprint()})
 		} else {
@@ -100,7 +101,8 @@ func plain(value any) string {
 	return fmt.Sprint(value)
 }
 
-// needs are what the commands cannot do without; those that speak to the database and to nothing else are one.
+// needs are what the commands cannot do without; those that speak to the database and to nothing
+// else are one.
 var needs = map[string]config.Need{
 	"serve": config.Parts, "relay": config.Database | config.Publishing | config.Serving | config.Retaining,
 	"purge": config.Database | config.Retaining,

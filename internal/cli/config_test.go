@@ -145,8 +145,8 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
-// A duplicate window that is too short for the lease is said at start and by validate, and does not keep a relay from
-// starting.
+// A duplicate window that is too short for the lease is said at start and by validate, and does not
+// keep a relay from starting.
 func TestShortWindow(t *testing.T) {
 	t.Parallel()
 	e := env{t: t, database: "postgres://db/shop", redis: "redis://h"}
@@ -163,7 +163,8 @@ func TestShortWindow(t *testing.T) {
 	contains(t, e.ok("", "config", "print"), "dedup_window", "2m")
 }
 
-// A log that goes to no sink is said at start and by validate, and does not keep a relay of other tables from starting.
+// A log that goes to no sink is said at start and by validate, and does not keep a relay of other
+// tables from starting.
 func TestUnservedLog(t *testing.T) {
 	t.Parallel()
 	e := env{t: t, database: "postgres://db/shop"}

@@ -78,7 +78,8 @@ func daysAgo(days int) string {
 	return time.Now().UTC().AddDate(0, 0, -days).Format("2006-01-02T15:04:05.000000Z")
 }
 
-// insertOldRows gives each table one row to remove after the default time, and one of every kind that stays.
+// insertOldRows gives each table one row to remove after the default time, and one of every kind
+// that stays.
 func insertOldRows(e env) {
 	e.t.Helper()
 	for _, status := range []string{"SENT", "DEAD"} {
@@ -214,8 +215,8 @@ func testRelayRetention(t *testing.T, e env) {
 	if code := p.wait(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	// An archive directory that has gone missing: deliveries are none of its business. Under this name it is still there
-	// when the settings are checked, and takes no files.
+	// An archive directory that has gone missing: deliveries are none of its business. Under this
+	// name it is still there when the settings are checked, and takes no files.
 	missing, err := os.Open(dir)
 	if err != nil {
 		t.Fatal(err)

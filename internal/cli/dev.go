@@ -210,8 +210,8 @@ func hasPassword(url string) bool {
 	return has && strings.Contains(user, ":") || strings.Contains(url, "password")
 }
 
-// invocation is how this program was called, for commands that are to be copied into any folder. go run builds it into
-// one that is gone when it ends.
+// invocation is how this program was called, for commands that are to be copied into any folder. go
+// run builds it into one that is gone when it ends.
 func invocation() string {
 	exe, err := os.Executable()
 	if err != nil || !strings.ContainsRune(filepath.ToSlash(os.Args[0]), '/') {

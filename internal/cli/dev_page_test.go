@@ -16,8 +16,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// visitor does what a newcomer does on the page, as he sees it, and says what came of it. It stands before the page's
-// own script, so that it hears that one's errors too.
+// visitor does what a newcomer does on the page, as he sees it, and says what came of it. It stands
+// before the page's own script, so that it hears that one's errors too.
 const visitor = `<script>
 (() => {
 const said = { steps: [], errors: [], commands: [] }, id = x => document.getElementById(x)
@@ -84,9 +84,9 @@ addEventListener("load", async () => {
 })()
 </script>`
 
-// The page, as a browser shows it and a newcomer uses it. An event that he writes is delivered. One for a broken sink
-// waits, and is delivered when the sink is mended. One that the sink refuses is retried, dies for a reason and can be
-// put back. The commands that it shows do the same.
+// The page, as a browser shows it and a newcomer uses it. An event that he writes is delivered. One
+// for a broken sink waits, and is delivered when the sink is mended. One that the sink refuses is
+// retried, dies for a reason and can be put back. The commands that it shows do the same.
 func TestDevPage(t *testing.T) {
 	t.Parallel()
 	e := env{t: t}
@@ -160,8 +160,8 @@ func TestDevPage(t *testing.T) {
 	d.stop()
 }
 
-// What the page asks for is refused to who is no page of this server: to another name of its address, to a proxy, and
-// to another site or port that would change something.
+// What the page asks for is refused to who is no page of this server: to another name of its
+// address, to a proxy, and to another site or port that would change something.
 func TestDevPageRefuses(t *testing.T) {
 	t.Parallel()
 	d := env{t: t}.develop(t.TempDir(), "--temp")

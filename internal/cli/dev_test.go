@@ -77,8 +77,8 @@ func (e env) develop(dir string, args ...string) developing {
 func (d developing) stop() {
 	d.env.t.Helper()
 	d.signal(syscall.SIGINT)
-	// Warnings are allowed: on a machine that others keep busy, housekeeping may find the file's one writer taken for
-	// half a second.
+	// Warnings are allowed: on a machine that others keep busy, housekeeping may find the file's
+	// one writer taken for half a second.
 	if code := d.wait(); code != 0 {
 		d.env.t.Errorf("exit code %d after SIGINT:\n%s", code, d.err)
 	}
@@ -118,8 +118,8 @@ func (d developing) tried(variables ...string) {
 	}
 }
 
-// The same on each store and through each broker: the page answers, the three commands work as they are printed, no
-// run begins unasked and one that was under way goes on, Ctrl-C ends it.
+// The same on each store and through each broker: the page answers, the three commands work as they
+// are printed, no run begins unasked and one that was under way goes on, Ctrl-C ends it.
 func TestDev(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string]func(*testing.T) []string{
@@ -239,7 +239,8 @@ func TestDevByGoRun(t *testing.T) {
 	if err := os.MkdirAll(filepath.Dir(exe), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// A copy would be busy while a process that another test forked meanwhile has it open for writing.
+	// A copy would be busy while a process that another test forked meanwhile has it open for
+	// writing.
 	if err := os.Link(binary, exe); err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,8 @@ func (f *letterFlags) addTo(flags *pflag.FlagSet) {
 	flags.AddFlagSet(f.set)
 }
 
-// none says on stderr what was looked for in vain. A table that the settings do not know is an error.
+// none says on stderr what was looked for in vain. A table that the settings do not know is an
+// error.
 func (f *letterFlags) none(a *application, c config.Config, text string) error {
 	if f.Table != "" && f.Table != admin.Deliveries {
 		if _, err := c.Find(f.Table); err != nil {

@@ -340,7 +340,8 @@ func printPreview(w io.Writer, p deadletter.Preview, window time.Duration) error
 	return nil
 }
 
-// printReplayed says what was done and where to look. Letters that were named and all skipped are a failure.
+// printReplayed says what was done and where to look. Letters that were named and all skipped are a
+// failure.
 func (a *application) printReplayed(form string, sum deadletter.Replayed) error {
 	err := a.printResult(form, sum, "replayed %s, skipped %d", counted(sum.Letters, "letter"), sum.Skipped)
 	if err != nil {

@@ -40,8 +40,8 @@ type dlqPage struct {
 	NextCursor string
 }
 
-// The whole story: a channel is refused, its events die, somebody looks, removes the cause, mends one payload, replays,
-// and all arrive once under their ids.
+// The whole story: a channel is refused, its events die, somebody looks, removes the cause, mends
+// one payload, replays, and all arrive once under their ids.
 func TestDeadLettersEndToEnd(t *testing.T) { onStores(t, testDeadLettersEndToEnd) }
 
 func testDeadLettersEndToEnd(t *testing.T, e env) {
@@ -204,7 +204,8 @@ func testDeadLetterPagesAndSkips(t *testing.T, e env) {
 	exec1(e, `DROP OWNED BY dlq_nobody`)
 }
 
-// What a script leaves empty must not choose more than it meant, and what it names in vain is not a success.
+// What a script leaves empty must not choose more than it meant, and what it names in vain is not a
+// success.
 func TestDeadLetterEmptyValues(t *testing.T) { onStores(t, testDeadLetterEmptyValues) }
 
 func testDeadLetterEmptyValues(t *testing.T, e env) {
@@ -279,8 +280,8 @@ func TestDeadLetterUsage(t *testing.T) {
 	}
 }
 
-// Every list is one shape for programs, an empty one too. An id that names nothing is a failure, a filter that matches
-// nothing is not.
+// Every list is one shape for programs, an empty one too. An id that names nothing is a failure, a
+// filter that matches nothing is not.
 func TestListsAreOneShape(t *testing.T) { onStores(t, testListsAreOneShape) }
 
 func testListsAreOneShape(t *testing.T, e env) {

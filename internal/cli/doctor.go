@@ -22,7 +22,8 @@ type exitCode int
 
 func (exitCode) Error() string { return "" }
 
-// The exit codes of outbox doctor for the worst that it has found. A notice is no reason to stop a deployment.
+// The exit codes of outbox doctor for the worst that it has found. A notice is no reason to stop a
+// deployment.
 const (
 	foundWarning  exitCode = 3
 	foundCritical exitCode = 4

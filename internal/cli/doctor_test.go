@@ -9,7 +9,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// The exit code is the worst that was found; every finding has a sentence, a remedy and a link. Nothing is written.
+// The exit code is the worst that was found; every finding has a sentence, a remedy and a link.
+// Nothing is written.
 func TestDoctor(t *testing.T) { onStores(t, testDoctor) }
 
 func testDoctor(t *testing.T, e env) {

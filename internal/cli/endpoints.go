@@ -45,8 +45,9 @@ type known struct {
 	form string          // of the output
 }
 
-// onEndpoints completes a command: it does fn with the endpoints of the sink, and with the name that it is given. The
-// database is opened if they are in its table, where they must be if the command edits them.
+// onEndpoints completes a command: it does fn with the endpoints of the sink, and with the name
+// that it is given. The database is opened if they are in its table, where they must be if the
+// command edits them.
 func (a *application) onEndpoints(
 	cmd *cobra.Command, edits bool, fn func(ctx context.Context, k known, name string) error,
 ) *cobra.Command {
@@ -207,8 +208,8 @@ func (a *application) endpointsChange(name, state, short, long string) *cobra.Co
 	})
 }
 
-// value returns a secret or the value of a header, which it reads now, on this machine. seen says that it stands in the
-// command line itself, used that standard input was read for one.
+// value returns a secret or the value of a header, which it reads now, on this machine. seen says
+// that it stands in the command line itself, used that standard input was read for one.
 func (a *application) value(
 	ctx context.Context, text string, used *bool,
 ) (value endpoint.Secret, seen bool, err error) {

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// The endpoints of a sink are listed without a secret, and one is tested with an event that it can verify.
+// The endpoints of a sink are listed without a secret, and one is tested with an event that it can
+// verify.
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
 	got := make(chan http.Header, 1)

@@ -155,7 +155,8 @@ func owed(e operate.EventDetail) (lines []detail) {
 // when is a time, and how far away it is.
 func when(at *time.Time) string { return text(at) + " (" + upcoming(at) + ")" }
 
-// upcoming says how far away a time is, by this machine's clock. The year 9999 is where PostgreSQL's infinity is shown.
+// upcoming says how far away a time is, by this machine's clock. The year 9999 is where
+// PostgreSQL's infinity is shown.
 func upcoming(at *time.Time) string {
 	if at == nil {
 		return ""
@@ -187,7 +188,8 @@ type chosenEvents struct {
 	yes    bool
 	// do counts what it has done also when it fails half way.
 	do func(context.Context, view, operate.Selection) (int, error)
-	// none, unfit and said are what it says of no event, of ids that do not fit, and of so many events.
+	// none, unfit and said are what it says of no event, of ids that do not fit, and of so many
+	// events.
 	none, unfit, said, noun string
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// choosing are the commands that choose by flags, with what else each needs, and those of their flags that take one
-// name only. In all others a pattern chooses. A command that makes or sets something by these
-// flags is in making.
+// choosing are the commands that choose by flags, with what else each needs, and those of their
+// flags that take one name only. In all others a pattern chooses. A command that makes or sets
+// something by these flags is in making.
 var choosing = map[string]struct {
 	needs string
 	named []string
@@ -53,7 +53,8 @@ func eachCommand(e env, path string, fn func(path, help string)) {
 	}
 }
 
-// A filter means the same in every command: a pattern chooses, or is refused with what to write instead.
+// A filter means the same in every command: a pattern chooses, or is refused with what to write
+// instead.
 func TestFiltersMeanTheSame(t *testing.T) {
 	t.Parallel()
 	e := migrated(t)
@@ -101,7 +102,8 @@ func TestFiltersMeanTheSame(t *testing.T) {
 	}
 }
 
-// What --topic and --type choose by a pattern is the same on both databases, * being any text and nothing else a sign.
+// What --topic and --type choose by a pattern is the same on both databases, * being any text and
+// nothing else a sign.
 func TestPatternsChoose(t *testing.T) { onStores(t, testPatternsChoose) }
 
 func testPatternsChoose(t *testing.T, e env) {

@@ -107,7 +107,8 @@ func uuidFlag(flags *pflag.FlagSet, to *uuid.UUID, name, usage string) {
 	}}, name, usage)
 }
 
-// countFlag adds a flag for a whole number, standard where nobody says it, between two; a most of 0 is no end.
+// countFlag adds a flag for a whole number, standard where nobody says it, between two; a most of 0
+// is no end.
 func countFlag(flags *pflag.FlagSet, to *int, name string, standard, least, most int, usage string) {
 	*to = standard
 	flags.Var(&parsed{text: strconv.Itoa(standard), kind: "number", parse: func(text string) (err error) {
@@ -145,8 +146,9 @@ func (f *operatorFlags) unreasoned() bool { return strings.TrimSpace(f.Reason) =
 
 const doItFlag = "do it, instead of saying how many events there are"
 
-// The flags by which commands choose what they show or change. In those of patterned, * stands for any text, as it does
-// in the routes of the settings. The others of chosenBy take one name, or are checked by whoever knows them.
+// The flags by which commands choose what they show or change. In those of patterned, * stands for
+// any text, as it does in the routes of the settings. The others of chosenBy take one name, or are
+// checked by whoever knows them.
 var (
 	patterned = []string{"topic", "type", "destination"}
 	named     = []string{"key", "tenant", "table", "to", "trace"}
@@ -160,9 +162,9 @@ var (
 	fingerprint   = regexp.MustCompile(`^[0-9a-fA-F]{12}$`)
 )
 
-// checkFilters refuses values that choose nothing or not what was meant: an empty one (most likely a variable that is
-// not set, which must not choose everything), a pattern where a name is wanted, and another program's pattern.
-// alsoNamed are flags that take no pattern here.
+// checkFilters refuses values that choose nothing or not what was meant: an empty one (most likely
+// a variable that is not set, which must not choose everything), a pattern where a name is wanted,
+// and another program's pattern. alsoNamed are flags that take no pattern here.
 func checkFilters(flags *pflag.FlagSet, alsoNamed ...string) error {
 	for _, name := range chosenBy {
 		f := flags.Lookup(name)
@@ -186,8 +188,8 @@ func checkFilters(flags *pflag.FlagSet, alsoNamed ...string) error {
 	return nil
 }
 
-// lookedFor says by which flags something was chosen, for when there is nothing: ", looked for topic invoice.*". A
-// table that is one without being named is not among them.
+// lookedFor says by which flags something was chosen, for when there is nothing: ", looked for
+// topic invoice.*". A table that is one without being named is not among them.
 func lookedFor(flags *pflag.FlagSet) string {
 	var parts []string
 	for _, name := range chosenBy {

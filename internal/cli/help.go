@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// help.md has the words of every command but those of endpoints: under its usage what it does in a line, then at
-// length, then examples.
+// help.md has the words of every command but those of endpoints: under its usage what it does in a
+// line, then at length, then examples.
 //
 //go:embed help.md
 var helpText string
@@ -53,8 +53,8 @@ func command(path string, args cobra.PositionalArgs, run func(*cobra.Command, []
 	return cmd
 }
 
-// group makes a command that is the head of others. By itself it does nothing: help with exit code 0 would let a
-// script believe that it has, for instance, migrated.
+// group makes a command that is the head of others. By itself it does nothing: help with exit code
+// 0 would let a script believe that it has, for instance, migrated.
 func group(path string, below ...*cobra.Command) *cobra.Command {
 	var names []string
 	for _, sub := range below {

@@ -12,7 +12,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/operate"
 )
 
-// countedForLanes is how many undelivered events outbox lanes counts, as the metric outbox_backlog_events does.
+// countedForLanes is how many undelivered events outbox lanes counts, as the metric
+// outbox_backlog_events does.
 const countedForLanes = 100_000
 
 func (a *application) lanes() *cobra.Command {
@@ -131,8 +132,8 @@ type laneGroup struct {
 	backlog, retrying, heldKeys, held int
 }
 
-// laneGroups sums the lanes up: a line for each relay, one for what each that is gone has left behind, one for what
-// nobody holds, one for all.
+// laneGroups sums the lanes up: a line for each relay, one for what each that is gone has left
+// behind, one for what nobody holds, one for all.
 func laneGroups(r operate.LaneReport) (rows [][]any) {
 	var found []*laneGroup
 	find := func(key string) *laneGroup {
@@ -179,7 +180,8 @@ func (g *laneGroup) add(l operate.LaneView) {
 	}
 }
 
-// cells are the lease, the backlog, its age, and what of it is retried and held. What is mostly 0 is left out then.
+// cells are the lease, the backlog, its age, and what of it is retried and held. What is mostly 0
+// is left out then.
 func (g *laneGroup) cells(hidden bool) []any {
 	lease, backlog, retrying, held := seconds(g.expires), fmt.Sprint(g.backlog), "", ""
 	if g.expires != nil && *g.expires <= 0 {

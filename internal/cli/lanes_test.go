@@ -124,7 +124,8 @@ func testLanes(t *testing.T, e env) {
 	}
 }
 
-// stop stops a relay between two of its transactions: within one it would keep the lock of a file from everybody.
+// stop stops a relay between two of its transactions: within one it would keep the lock of a file
+// from everybody.
 func (e env) stop(relay *process) {
 	e.t.Helper()
 	for deadline := time.Now().Add(patience); ; {

@@ -18,10 +18,11 @@ import (
 const (
 	batchLines = 500
 	batchBytes = 8 << 20 // a transaction of 500 of the largest payloads would be half a gigabyte
-	// maxLine leaves room for the largest payload, as much metadata, and the escapes that JSON may have written both
-	// with.
+	// maxLine leaves room for the largest payload, as much metadata, and the escapes that JSON may
+	// have written both with.
 	maxLine = 8 * outbox.DefaultMaxPayload
-	// linger is how long a line waits for others to share its transaction. Somebody may be typing, or following a log.
+	// linger is how long a line waits for others to share its transaction. Somebody may be typing,
+	// or following a log.
 	linger = 50 * time.Millisecond
 )
 
@@ -102,8 +103,8 @@ type lineBatch struct {
 	wrote, duplicates int
 }
 
-// readAll commits full batches and returns at the end of the input, or with what is wrong with a line; the last batch
-// is not committed yet.
+// readAll commits full batches and returns at the end of the input, or with what is wrong with a
+// line; the last batch is not committed yet.
 func (b *lineBatch) readAll(ctx context.Context, template fields) error {
 	lines := readLines(ctx, b.app.In)
 	for {
@@ -191,8 +192,8 @@ func (b *lineBatch) summary() string {
 	return s
 }
 
-// A read from a terminal or a pipe cannot be interrupted, so stdin is read by goroutines of its own. After a stop
-// nobody waits for them: they end with the process, which is about to.
+// A read from a terminal or a pipe cannot be interrupted, so stdin is read by goroutines of its
+// own. After a stop nobody waits for them: they end with the process, which is about to.
 
 // readAll returns all of r, at most limit bytes of it.
 func readAll(ctx context.Context, r io.Reader, limit int64) ([]byte, error) {
@@ -213,7 +214,8 @@ func readAll(ctx context.Context, r io.Reader, limit int64) ([]byte, error) {
 	}
 }
 
-// readLines sends the lines of r until it ends or ctx does. The last value has err set, io.EOF at the end.
+// readLines sends the lines of r until it ends or ctx does. The last value has err set, io.EOF at
+// the end.
 func readLines(ctx context.Context, r io.Reader) <-chan inputText {
 	lines := make(chan inputText, 16) // few, because a line may be large
 	go func() {

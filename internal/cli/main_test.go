@@ -103,7 +103,8 @@ func (e env) ok(stdin string, args ...string) string {
 	return r.out
 }
 
-// says runs a command line, which must end with this exit code and say these texts on either stream.
+// says runs a command line, which must end with this exit code and say these texts on either
+// stream.
 func (e env) says(code int, line string, texts ...string) {
 	e.t.Helper()
 	r := e.run("", strings.Fields(line)...)
@@ -254,7 +255,8 @@ func migrated(t *testing.T) env {
 		})}
 }
 
-// onStores runs a test of what is the same whatever the database: once on each, with all tables and no Redis.
+// onStores runs a test of what is the same whatever the database: once on each, with all tables and
+// no Redis.
 func onStores(t *testing.T, test func(t *testing.T, e env)) {
 	t.Parallel()
 	for name, database := range stores {
@@ -298,7 +300,8 @@ func (e env) or(postgres, sqlite string) string {
 	return postgres
 }
 
-// pools has the test's own connection to each database: one for each question would be most of what questions cost.
+// pools has the test's own connection to each database: one for each question would be most of what
+// questions cost.
 var pools sync.Map // by test and URL
 
 func (e env) pool() *pgxpool.Pool {

@@ -42,7 +42,8 @@ func (a *application) migrationSettings(needs config.Need, sets ...string) (conf
 	return a.settings(needs)
 }
 
-// able returns the migrations of a database as what only some can do. The error says why this one cannot.
+// able returns the migrations of a database as what only some can do. The error says why this one
+// cannot.
 func able[T any](c config.Config, what app.Ability) (T, error) {
 	m := app.MigrationsOf(c.Database)
 	can, ok := m.(T)
@@ -225,7 +226,8 @@ type change struct {
 	Changed []string `json:"changed"` // files applied, or taken away
 }
 
-// migrating runs fn for the named sets, or all, and prints what it changed, also when it failed half way.
+// migrating runs fn for the named sets, or all, and prints what it changed, also when it failed
+// half way.
 func (a *application) migrating(
 	ctx context.Context, c config.Config, named []string, fn func(context.Context, app.Migrations) error,
 ) error {

@@ -13,7 +13,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// What up will do with a table that an application has is printed, and what it cannot do makes the command fail.
+// What up will do with a table that an application has is printed, and what it cannot do makes the
+// command fail.
 func TestMigratePlan(t *testing.T) {
 	t.Parallel()
 	e := env{t: t, database: testenv.Database(t)}
@@ -41,7 +42,8 @@ func TestMigratePlan(t *testing.T) {
 	}
 }
 
-// A set that only who wants it applies is listed by what applies it and takes it away, and by status while it is there.
+// A set that only who wants it applies is listed by what applies it and takes it away, and by
+// status while it is there.
 func TestMigrateOptionalSet(t *testing.T) {
 	t.Parallel()
 	e := env{t: t, database: testenv.Database(t)}
@@ -72,7 +74,8 @@ func TestWriteIntoALog(t *testing.T) {
 	}
 }
 
-// A folder is written, listed and continued; what a tool has applied is shown, left alone, and taken over.
+// A folder is written, listed and continued; what a tool has applied is shown, left alone, and
+// taken over.
 func TestMigrateExport(t *testing.T) {
 	t.Parallel()
 	e := env{t: t, database: testenv.Database(t)}
@@ -125,8 +128,8 @@ func TestMigrateExport(t *testing.T) {
 	contains(t, e.ok("", "migrate", "up", "--take-over", "--set", "core,crawl"), "001_crawl_schema")
 }
 
-// A shop's database gets no table of crawl runs unasked. Where somebody has asked for them, or has such tables, up
-// keeps them up to date without being told again.
+// A shop's database gets no table of crawl runs unasked. Where somebody has asked for them, or has
+// such tables, up keeps them up to date without being told again.
 func TestMigrateMakesNoCrawlTablesUnasked(t *testing.T) {
 	t.Parallel()
 	for name, database := range stores {

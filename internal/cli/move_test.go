@@ -9,8 +9,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// The runbook "Move to another database" of docs/operations/upgrades.md, step by step: everything arrives once, in
-// order, and with sequence numbers that go on.
+// The runbook "Move to another database" of docs/operations/upgrades.md, step by step: everything
+// arrives once, in order, and with sequence numbers that go on.
 func TestMoveToAnotherDatabase(t *testing.T) {
 	t.Parallel()
 	old := migrated(t)

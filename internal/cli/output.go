@@ -101,7 +101,8 @@ func (a *application) printRows(head string, rows [][]any) error {
 	return printTable(a.Out, strings.Split(head, ","), texts)
 }
 
-// printTable writes rows under a head, in columns. A terminal shows of each what fits into a line; -o json has all.
+// printTable writes rows under a head, in columns. A terminal shows of each what fits into a line;
+// -o json has all.
 func printTable(w io.Writer, head []string, rows [][]string) error {
 	var text strings.Builder
 	t := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
@@ -162,7 +163,8 @@ func text(v any) string {
 	return fmt.Sprint(v)
 }
 
-// oneLine quotes text with control characters: a message must not move the reader's cursor, or look like two.
+// oneLine quotes text with control characters: a message must not move the reader's cursor, or look
+// like two.
 func oneLine(s string) string {
 	if strings.ContainsFunc(s, unicode.IsControl) {
 		return strconv.Quote(s)
@@ -238,8 +240,8 @@ func seconds(s *float64) string {
 	return time.Duration(*s * float64(time.Second)).Round(time.Second).String()
 }
 
-// progress tells on stderr how far a long job is: on a terminal in one line that is rewritten, elsewhere in a line
-// every ten seconds.
+// progress tells on stderr how far a long job is: on a terminal in one line that is rewritten,
+// elsewhere in a line every ten seconds.
 type progress struct {
 	w        io.Writer
 	terminal bool

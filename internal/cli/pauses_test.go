@@ -132,7 +132,8 @@ func testPausesOfASink(t *testing.T, e env) {
 		t.Errorf("got %+v, want %+v", sinks, want)
 	}
 
-	// Settings with routes say to which sinks a table's events go. What is paused can be ended whatever they say.
+	// Settings with routes say to which sinks a table's events go. What is paused can be ended
+	// whatever they say.
 	file := filepath.Join(t.TempDir(), "outbox.yaml")
 	if err := os.WriteFile(file, []byte(`
 sink: {default: "redis://127.0.0.1:1", search: "redis://127.0.0.1:2", other: "redis://127.0.0.1:3"}

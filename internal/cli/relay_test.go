@@ -50,8 +50,8 @@ type report struct {
 	}
 }
 
-// awaitReady waits until /readyz answers as wanted, and returns the answer and how long it took, in the time of a
-// machine that nobody else uses.
+// awaitReady waits until /readyz answers as wanted, and returns the answer and how long it took, in
+// the time of a machine that nobody else uses.
 func awaitReady(t *testing.T, url string, ready bool, reason string) (report, time.Duration) {
 	t.Helper()
 	start := time.Now()
@@ -302,7 +302,8 @@ func TestRelayMappedTable(t *testing.T) {
 	contains(t, e.ok("", "events", "--layouts", layout, "--table", "billing.outbox"), "paid", "i1")
 }
 
-// The first signal waits for the batch in flight, here for a Redis that does not answer; the second does not.
+// The first signal waits for the batch in flight, here for a Redis that does not answer; the second
+// does not.
 func TestSecondSignalForces(t *testing.T) {
 	t.Parallel()
 	e := migrated(t)

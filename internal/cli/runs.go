@@ -188,8 +188,8 @@ func parseRun(args []string) (uuid.UUID, error) {
 
 func runPath(id uuid.UUID, rest string) string { return "/v1/runs/" + id.String() + rest }
 
-// oneRun asks a gateway for something that a run is the answer to. With -o json it prints that as it came, else it
-// calls print.
+// oneRun asks a gateway for something that a run is the answer to. With -o json it prints that as
+// it came, else it calls print.
 func (a *application) oneRun(
 	ctx context.Context, client *pflag.FlagSet, args []string, method, path string, print func(*api, crawl.Run) error,
 ) error {
@@ -225,7 +225,8 @@ func (a *application) printRun(r crawl.Run, last []crawl.Event) error {
 	}, under("last events", lines))...)
 }
 
-// eventLine is one event for people: short, so that a screen shows what happens and not one screenshot's description.
+// eventLine is one event for people: short, so that a screen shows what happens and not one
+// screenshot's description.
 func eventLine(e crawl.Event) string {
 	return fmt.Sprintf("%s  %5d  %-19s  %s", text(e.CreatedAt), e.Seq, oneLine(e.Type),
 		cut(oneLine(string(e.Payload)), 120))

@@ -19,18 +19,19 @@ import (
 )
 
 const (
-	// quiet is how long a stream may say nothing, not even a comment (every 15 s unless the gateway was told
-	// otherwise), until it is taken for dead.
+	// quiet is how long a stream may say nothing, not even a comment (every 15 s unless the gateway
+	// was told otherwise), until it is taken for dead.
 	quiet = 50 * time.Second
-	// maxEvent has room for the largest payload, which a database writes with more spaces than it was given, and its
-	// envelope.
+	// maxEvent has room for the largest payload, which a database writes with more spaces than it
+	// was given, and its envelope.
 	maxEvent = 4 * outbox.DefaultMaxPayload
 
 	followPause, followPauseMax = 250 * time.Millisecond, 5 * time.Second
 )
 
-// following is a run that is being followed. go-sse's own client would come back by itself as well. But it takes a
-// gateway that is restarting (503) for one that refuses for ever, so only its reader is used.
+// following is a run that is being followed. go-sse's own client would come back by itself as well.
+// But it takes a gateway that is restarting (503) for one that refuses for ever, so only its reader
+// is used.
 type following struct {
 	*application
 	gateway *api

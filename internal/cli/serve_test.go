@@ -27,8 +27,8 @@ type gatewayAt struct {
 	url string
 }
 
-// serving starts outbox serve and waits until the API is served. Whatever args say, the API's port is a free one unless
-// they name it.
+// serving starts outbox serve and waits until the API is served. Whatever args say, the API's port
+// is a free one unless they name it.
 func (e env) serving(args ...string) gatewayAt {
 	e.t.Helper()
 	p := e.start(append([]string{"serve", "--http", "127.0.0.1:0"}, args...)...)
@@ -83,7 +83,8 @@ type cloudEvent struct {
 	Sequence, Type, Subject, TenantID string
 }
 
-// complete holds that lines are the events of a run from the first to the last that the table has, each once.
+// complete holds that lines are the events of a run from the first to the last that the table has,
+// each once.
 func complete(t *testing.T, e env, run string, lines []string) {
 	t.Helper()
 	for i, line := range lines {
@@ -96,7 +97,8 @@ func complete(t *testing.T, e env, run string, lines []string) {
 	}
 }
 
-// All parts in one process: a run is created with a token, crawled by the worker, relayed, and followed to its end.
+// All parts in one process: a run is created with a token, crawled by the worker, relayed, and
+// followed to its end.
 func TestServeEndToEnd(t *testing.T) { onStores(t, testServeEndToEnd) }
 
 func testServeEndToEnd(t *testing.T, e env) {
@@ -310,7 +312,8 @@ func TestServeWaitsForTheDatabase(t *testing.T) {
 	}
 }
 
-// A stream that is open does not keep the process: it ends within the window, and the client goes on elsewhere.
+// A stream that is open does not keep the process: it ends within the window, and the client goes
+// on elsewhere.
 func TestServeDrainsStreams(t *testing.T) { onStores(t, testServeDrainsStreams) }
 
 func testServeDrainsStreams(t *testing.T, e env) {
@@ -446,8 +449,9 @@ func awaitLine(t *testing.T, lines *bufio.Scanner, text string) {
 	t.Fatalf("the stream ended without %q: %v", text, lines.Err())
 }
 
-// A login that may connect and nothing else takes every advisory lock that it can guess. No request waits for one.
-// Requests of a tenant that are stuck, here behind the row of its run, leave connections to the others.
+// A login that may connect and nothing else takes every advisory lock that it can guess. No request
+// waits for one. Requests of a tenant that are stuck, here behind the row of its run, leave
+// connections to the others.
 func TestServeBesideStrangersLocks(t *testing.T) {
 	t.Parallel()
 	e := migrated(t)

@@ -14,13 +14,14 @@ import (
 // forced is the exit code of a process that a second signal ends: the shells' own for SIGINT.
 const forced = 130
 
-// oneWish is how long further signals count as the first one. timeout(1) signals its child and then the group that the
-// child is in, and a terminal's Ctrl-C reaches us as well as a wrapper that passes it on. Measured: `timeout 3 outbox
-// relay` was forced 2 times of 18.
+// oneWish is how long further signals count as the first one. timeout(1) signals its child and then
+// the group that the child is in, and a terminal's Ctrl-C reaches us as well as a wrapper that
+// passes it on. Measured: `timeout 3 outbox relay` was forced 2 times of 18.
 const oneWish = 100 * time.Millisecond
 
-// interruptible returns a context that the first SIGINT or SIGTERM ends, or the SIGHUP of a terminal that is closed.
-// The second ends the process, for whoever does not want to wait for a batch to finish. release must be called.
+// interruptible returns a context that the first SIGINT or SIGTERM ends, or the SIGHUP of a
+// terminal that is closed. The second ends the process, for whoever does not want to wait for a
+// batch to finish. release must be called.
 func interruptible(ctx context.Context, stderr io.Writer) (_ context.Context, release func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 2)

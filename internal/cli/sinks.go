@@ -88,8 +88,8 @@ func sinkRows(
 	return rows, troubles, nil
 }
 
-// withSilent adds to the debts the sinks that owe nothing: those that are paused all the same, and those of the
-// settings. It sorts them.
+// withSilent adds to the debts the sinks that owe nothing: those that are paused all the same, and
+// those of the settings. It sorts them.
 func withSilent(debts []operate.Debt, pauses []operate.Pause, servers map[string]string) []operate.Debt {
 	add := func(silent operate.Debt) {
 		owes := func(d operate.Debt) bool {
@@ -261,7 +261,8 @@ func (a *application) moveDebts() *cobra.Command {
 	return e.command(a, cmd)
 }
 
-// movable refuses to give events to a sink that nobody knows, and to take them from one that a relay serves.
+// movable refuses to give events to a sink that nobody knows, and to take them from one that a
+// relay serves.
 func movable(ctx context.Context, c config.Config, db app.Database, one debtEnded) error {
 	if err := admin.KnownSink(ctx, c, db, admin.Of{Table: one.Table, Sink: one.To}); err != nil {
 		return err
@@ -286,8 +287,8 @@ func (f *operatorFlags) skip() (operate.Skip, error) {
 	return operate.Skip{Actor: by.Actor, Reason: by.Reason, Run: run}, err
 }
 
-// compareDebts says which sinks the database has deliveries for and the settings have not. Of all others the relay
-// serves what they owe, whatever its routes.
+// compareDebts says which sinks the database has deliveries for and the settings have not. Of all
+// others the relay serves what they owe, whatever its routes.
 func (a *application) compareDebts(ctx context.Context, c config.Config) {
 	var debts []operate.Debt
 	err := withDatabase(ctx, c, func(db app.Database) (err error) {

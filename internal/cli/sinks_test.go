@@ -11,8 +11,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// What a sink owes while it is down is the same in the metrics, in outbox sinks and in outbox events, and nothing of it
-// is the table's backlog.
+// What a sink owes while it is down is the same in the metrics, in outbox sinks and in outbox
+// events, and nothing of it is the table's backlog.
 func TestSinksOwe(t *testing.T) { onStores(t, testSinksOwe) }
 
 func testSinksOwe(t *testing.T, e env) {
@@ -74,8 +74,8 @@ routes: [{to: [default, audit]}]
 		"5 events of outbox_deliveries due now: see outbox sinks")
 }
 
-// What a sink owes is delivered by whoever serves a sink of that name, whatever the routes say by then. While nobody
-// does, the log, /readyz, the metrics and outbox sinks say so.
+// What a sink owes is delivered by whoever serves a sink of that name, whatever the routes say by
+// then. While nobody does, the log, /readyz, the metrics and outbox sinks say so.
 func TestDebtsOutliveRoutes(t *testing.T) { onStores(t, testDebtsOutliveRoutes) }
 
 func testDebtsOutliveRoutes(t *testing.T, e env) {

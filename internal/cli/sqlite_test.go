@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// A file that cannot be used ends every command at once, with the remedy: nobody else is going to mend it.
+// A file that cannot be used ends every command at once, with the remedy: nobody else is going to
+// mend it.
 func TestSQLiteRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -83,7 +84,8 @@ func spoiled(t *testing.T, dir string) string {
 	return path
 }
 
-// The parts of a process close the file together: what is left is the file alone, and everything is in it.
+// The parts of a process close the file together: what is left is the file alone, and everything is
+// in it.
 func TestSQLiteLeavesACleanFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a b#c%64.db")

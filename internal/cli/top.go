@@ -45,7 +45,8 @@ func (a *application) top() *cobra.Command {
 	return cmd
 }
 
-// printSamples prints a sample a line, until stopped. Of one sample alone an error is the command's.
+// printSamples prints a sample a line, until stopped. Of one sample alone an error is the
+// command's.
 func (a *application) printSamples(cmd *cobra.Command, source *top.Source, once bool, interval time.Duration) error {
 	for {
 		sample, least := source.Look(cmd.Context())

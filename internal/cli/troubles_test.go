@@ -8,8 +8,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// While a sink is the cause, the first line of what an operator asks first says so, in the words of /readyz, and no
-// longer than that. A relay that is well tells nothing.
+// While a sink is the cause, the first line of what an operator asks first says so, in the words of
+// /readyz, and no longer than that. A relay that is well tells nothing.
 func TestCauseIsTheFirstLine(t *testing.T) { onStores(t, testCauseFirst) }
 
 func testCauseFirst(t *testing.T, e env) {

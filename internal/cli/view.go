@@ -23,7 +23,8 @@ type view struct {
 	db app.Database
 }
 
-// browse opens a table for people and runs fn. alsoNamed are flags of cmd that take no pattern here.
+// browse opens a table for people and runs fn. alsoNamed are flags of cmd that take no pattern
+// here.
 func (a *application) browse(
 	cmd *cobra.Command, of admin.Of, mapping *pflag.FlagSet, fn func(view) error, alsoNamed ...string,
 ) error {
@@ -52,7 +53,8 @@ func (a *application) browse(
 	})
 }
 
-// printTroubles says what is wrong before anything else is shown: a reason is one line, whoever has it.
+// printTroubles says what is wrong before anything else is shown: a reason is one line, whoever has
+// it.
 func (a *application) printTroubles(form string, all []operate.Trouble) {
 	to := a.Out
 	if form == "json" {

@@ -96,7 +96,8 @@ func fieldName(field string) string {
 	return cmp.Or(known[name], field)
 }
 
-// writeFlags are the flags of outbox write: an event's fields, or with --jsonl what lines leave out.
+// writeFlags are the flags of outbox write: an event's fields, or with --jsonl what lines leave
+// out.
 type writeFlags struct {
 	fields
 	table, metadata string

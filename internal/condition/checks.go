@@ -199,7 +199,8 @@ func relayAlone(_ *Examination, t *served) []Finding {
 	return at(t.Name(), "one relay alone serves %s", t.Name())
 }
 
-// vanishing is how many relays of a table are too many to be gone without a word. Each is remembered for a minute.
+// vanishing is how many relays of a table are too many to be gone without a word. Each is
+// remembered for a minute.
 const vanishing = 3
 
 func relaysVanish(_ *Examination, t *served) []Finding {
@@ -248,7 +249,8 @@ func eventsLate(x *Examination, t *served) []Finding {
 	return at(t.Name(), "events of %s are late: %s", t.Name(), t.waiting())
 }
 
-// failing returns the events of a table that wait for their next attempt, the oldest first: at most a thousand.
+// failing returns the events of a table that wait for their next attempt, the oldest first: at most
+// a thousand.
 func (s *served) failing(ctx context.Context) ([]operate.EventRow, error) {
 	retrying := 0
 	for _, l := range s.lanes.Lanes {
@@ -351,7 +353,8 @@ func paused(ctx context.Context, x *Examination) (found []Finding, err error) {
 	return found, err
 }
 
-// crowd is how many events must wait before anybody is said to crowd, and crowding which part of them is too much.
+// crowd is how many events must wait before anybody is said to crowd, and crowding which part of
+// them is too much.
 const (
 	crowd    = 1000
 	crowding = 0.8
@@ -366,7 +369,8 @@ func kept(ctx context.Context, x *Examination) (found []Finding, err error) {
 	}), err
 }
 
-// memoryShort looks for consumers that forget before rows are removed, from which events can be replayed.
+// memoryShort looks for consumers that forget before rows are removed, from which events can be
+// replayed.
 func memoryShort(ctx context.Context, x *Examination) ([]Finding, error) {
 	tables, err := x.Config.Tables()
 	if err != nil {

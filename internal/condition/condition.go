@@ -1,11 +1,14 @@
-// Package condition knows the ways in which an outbox can be unwell, and finds out which of them it is in.
+// Package condition knows the ways in which an outbox can be unwell, and finds out which of them it
+// is in.
 //
-// The catalogue is one table. An entry has an id that never changes, a severity, what it means and what to do, and the
-// check that finds it. From it come outbox doctor, the conditions of /readyz and of the metric outbox_condition, the
-// alert rules, the runbook (docs/operations/conditions.md), and the list of what the tests provoke.
+// The catalogue is one table. An entry has an id that never changes, a severity, what it means and
+// what to do, and the check that finds it. From it come outbox doctor, the conditions of /readyz
+// and of the metric outbox_condition, the alert rules, the runbook (docs/operations/conditions.md),
+// and the list of what the tests provoke.
 //
-// Guaranteed: an examination writes nothing into the database. What the role may not see is said, and hides no other
-// condition. A finding's sentence has the numbers it rests on, and its remedy is what can be typed.
+// Guaranteed: an examination writes nothing into the database. What the role may not see is said,
+// and hides no other condition. A finding's sentence has the numbers it rests on, and its remedy is
+// what can be typed.
 //
 // Not guaranteed: that a finding still holds when it is read. Relays go on meanwhile.
 package condition
@@ -53,7 +56,8 @@ func parseSeverity(text string) (Severity, error) {
 // Category is the part of an outbox that a condition is of.
 type Category string
 
-// Categories are all, in the order in which one looks at them: what comes first is the cause of what comes behind it.
+// Categories are all, in the order in which one looks at them: what comes first is the cause of
+// what comes behind it.
 var Categories = []Category{"settings", "host", "database", "schema", "sinks", "relays", "events", "letters",
 	"consumers", audit}
 
@@ -67,8 +71,8 @@ type Condition struct {
 	Remedy   string   // what to do, where a finding does not know better
 	// Pre says that it can be found before a relay has ever started.
 	Pre bool
-	// Alert is the rule of deploy/prometheus/outbox.rules.yml that watches for it by a metric of its own. "": the rule
-	// is in outbox.conditions.rules.yml, by outbox_condition.
+	// Alert is the rule of deploy/prometheus/outbox.rules.yml that watches for it by a metric of
+	// its own. "": the rule is in outbox.conditions.rules.yml, by outbox_condition.
 	Alert string
 
 	check check
@@ -105,7 +109,8 @@ type Unseen struct {
 	Why  string `json:"why"`
 }
 
-// Report is what an examination has found: the worst first, and of equal ones in the order of the catalogue.
+// Report is what an examination has found: the worst first, and of equal ones in the order of the
+// catalogue.
 type Report struct {
 	At       time.Time `json:"at"`
 	Worst    Severity  `json:"worst"` // ok: nothing was found

@@ -119,8 +119,8 @@ type opened struct {
 // check looks for a condition. It is called while no other check is.
 type check func(ctx context.Context, x *Examination) ([]Finding, error)
 
-// errNothing says that there is nothing to look at: a check of sinks where none is set, of a server where the database
-// is a file.
+// errNothing says that there is nothing to look at: a check of sinks where none is set, of a server
+// where the database is a file.
 var errNothing = errors.New("there is nothing to look at")
 
 // Selection chooses conditions of the catalogue: by category or id. The zero value is all of them.
@@ -288,7 +288,8 @@ type asked struct {
 	Now    time.Time
 	// Those of Limits that are times.
 	HeldSeconds, ForgottenSeconds, IdleSeconds, ClocksSeconds float64
-	// KeptSeconds is the longest time for which delivered events stay in a table, of those that do not stay for ever.
+	// KeptSeconds is the longest time for which delivered events stay in a table, of those that do
+	// not stay for ever.
 	KeptSeconds float64
 }
 
@@ -298,8 +299,8 @@ func (x *Examination) asks() asked {
 		ClocksSeconds: x.Limits.Clocks.Seconds()}
 }
 
-// query is a condition that a statement of the database finds, which may be of tables that not every database has. One
-// that has neither the statement nor the tables has nothing to look at.
+// query is a condition that a statement of the database finds, which may be of tables that not
+// every database has. One that has neither the statement nor the tables has nothing to look at.
 func query(statement string, of ...string) check {
 	return func(ctx context.Context, x *Examination) ([]Finding, error) {
 		q := x.asks()
@@ -333,7 +334,8 @@ func queryTables(statement string) check {
 	}
 }
 
-// run returns the findings of a statement: severity, what it is about, what is said, since when, and a remedy or NULL.
+// run returns the findings of a statement: severity, what it is about, what is said, since when,
+// and a remedy or NULL.
 func (x *Examination) run(ctx context.Context, statement string, q asked) (found []Finding, err error) {
 	files, err := x.DB.Cold().Statements()
 	if err != nil || !files.Has(statement) {

@@ -21,7 +21,8 @@ const (
 	tested    = "../test/conditions/provoke_test.go"
 )
 
-// The runbook, the alert rules and their tests are made from the catalogue: go test ./internal/condition -update.
+// The runbook, the alert rules and their tests are made from the catalogue: go test
+// ./internal/condition -update.
 func TestPagesAreOfTheCatalogue(t *testing.T) {
 	for path, want := range map[string]string{page: runbook(), rules: alerts(), ruleTests: alertTests()} {
 		if *update {
@@ -35,7 +36,8 @@ func TestPagesAreOfTheCatalogue(t *testing.T) {
 	}
 }
 
-// Every condition has its id for itself, words, an alert and a provocation; every finding links to its entry.
+// Every condition has its id for itself, words, an alert and a provocation; every finding links to
+// its entry.
 func TestCatalogueIsComplete(t *testing.T) {
 	own, provocations := read(t, ownRules), read(t, tested)
 	for i := range Catalogue {

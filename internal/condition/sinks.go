@@ -98,7 +98,8 @@ func certificateEnds(ctx context.Context, x *Examination) (found []Finding, err 
 			continue
 		}
 		for _, address := range s.Driver.Encrypted(s.URL) {
-			// What the server shows is looked at, whoever has signed it: whether it is trusted, connecting tells.
+			// What the server shows is looked at, whoever has signed it: whether it is trusted,
+			// connecting tells.
 			dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
 			conn, failed := dialer.DialContext(ctx, "tcp", address)
 			if failed != nil {
@@ -123,7 +124,8 @@ func sinkSlow(_ context.Context, x *Examination) ([]Finding, error) {
 		"sink %s is slow%s, as %s: %s")
 }
 
-// toldOfSinks is what relays tell of their sinks: a finding has its name, since when, which relays say so, and why.
+// toldOfSinks is what relays tell of their sinks: a finding has its name, since when, which relays
+// say so, and why.
 func toldOfSinks(
 	x *Examination, of func(operate.Trouble) map[string]string, format string,
 ) (found []Finding, err error) {

@@ -18,7 +18,8 @@ import (
 type Explanation struct {
 	Table string              `json:"table"`
 	Event operate.EventDetail `json:"event"`
-	// Says is the answer, a sentence each: what became of it, what it waits for, where it goes and why, what failed.
+	// Says is the answer, a sentence each: what became of it, what it waits for, where it goes and
+	// why, what failed.
 	Says []string `json:"says"`
 }
 
@@ -31,8 +32,8 @@ type Lettered interface {
 	Letters(ctx context.Context, layouts []outbox.Layout) (deadletter.Store, error)
 }
 
-// Why explains an event, which it looks for in the named table, or in all that the settings know. No table has it:
-// operate.ErrNoEvent.
+// Why explains an event, which it looks for in the named table, or in all that the settings know.
+// No table has it: operate.ErrNoEvent.
 func (x *Examination) Why(ctx context.Context, table, tenant, id string) (e Explanation, err error) {
 	if x.Now == nil {
 		x.Now = time.Now
@@ -89,7 +90,8 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// waits says what became of it, or all that it waits for: what is of the event first, then of its lane and its sink.
+// waits says what became of it, or all that it waits for: what is of the event first, then of its
+// lane and its sink.
 func (x *Examination) waits(ctx context.Context, e *Explanation, t *served) error {
 	if !e.Event.Undelivered(t.Layout) {
 		switch at := e.Event.DeliveredAt; {

@@ -11,8 +11,8 @@ import (
 	"github.com/outboxrelay/outbox/sink/memory"
 )
 
-// kinds are what the tests' settings may name: databases at postgres: and sqlite:, a sink at redis: that many can hear,
-// one in the process, and one at lines: that nobody can listen to.
+// kinds are what the tests' settings may name: databases at postgres: and sqlite:, a sink at redis:
+// that many can hear, one in the process, and one at lines: that nobody can listen to.
 var kinds = Kinds{
 	Databases: testDatabases{},
 	Sinks:     testSinks(),

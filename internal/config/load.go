@@ -112,7 +112,8 @@ func (c *Config) override(f *pflag.Flag, bound *pflag.FlagSet) {
 	}
 }
 
-// secrets are the settings that may hold a password. Each may stand in a file, which a variable names.
+// secrets are the settings that may hold a password. Each may stand in a file, which a variable
+// names.
 var secrets = []string{"database", "sink", "token"}
 
 // secretVariable is the variable that names the file of a setting, "" if the setting is no secret.
@@ -125,8 +126,9 @@ func secretVariable(flag string) string {
 
 const maxSecret = 64 << 10 // bytes of a file
 
-// fromFile returns what the file of a secret says, and the variable that names the file. A file that cannot be read is
-// a problem, even where a variable or a flag says something else: somebody has meant it.
+// fromFile returns what the file of a secret says, and the variable that names the file. A file
+// that cannot be read is a problem, even where a variable or a flag says something else: somebody
+// has meant it.
 func (c *Config) fromFile(flag string) (name, text string) {
 	name = secretVariable(flag)
 	path := c.found.environ[name]
@@ -255,8 +257,9 @@ func (c Config) Effective() []Setting { return c.found.settings }
 var deciding = []string{"sink", "layouts", "settle", "destination", "routes", "envelope", "route_timeout", "lease_ttl",
 	"max_attempts", "backoff_base", "retry", "dedup_window", "retention", "archive"}
 
-// Fingerprint is how relays with the same settings know each other: digits of the settings that decide what becomes of
-// an event, a slash, and digits of the tables that a relay is told to serve. No password is in it.
+// Fingerprint is how relays with the same settings know each other: digits of the settings that
+// decide what becomes of an event, a slash, and digits of the tables that a relay is told to serve.
+// No password is in it.
 func (c Config) Fingerprint() string {
 	settings, tables := sha256.New(), sha256.New()
 	for _, s := range c.found.settings {
@@ -276,7 +279,8 @@ func (c Config) Fingerprint() string {
 // Given tells whether a flag, a variable or the file has set a flag's setting.
 func (c Config) Given(flag string) bool { return c.found.origins[key(flag)] != "" }
 
-// SecretFile returns the file of the settings if it has what may hold a password: the URL of the database or of a sink.
+// SecretFile returns the file of the settings if it has what may hold a password: the URL of the
+// database or of a sink.
 func (c Config) SecretFile() string {
 	for _, name := range []string{"database", "sink"} {
 		if from := c.found.origins[name]; c.found.path != "" && strings.HasPrefix(from, c.found.path+":") {

@@ -131,8 +131,8 @@ func wantProblems(t *testing.T, err error, parts ...string) {
 	}
 }
 
-// A variable or a flag that hides a setting of the file is named, where the settings are printed and where they are
-// wrong because of it.
+// A variable or a flag that hides a setting of the file is named, where the settings are printed
+// and where they are wrong because of it.
 func TestWhatHidesTheFile(t *testing.T) {
 	const file = "sink: {default: redis://d, a: redis://a, b: redis://b}\nbatch: 7\n" +
 		"routes:\n  - {table: outbox_events, to: [a, b]}\n"

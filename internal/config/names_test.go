@@ -7,8 +7,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A variable that begins as ours do and is no setting is told of, and stops nobody: it may be somebody else's. One that
-// is empty, read by a sink, or set by Kubernetes for Services called outbox and outbox-relay is not even told of.
+// A variable that begins as ours do and is no setting is told of, and stops nobody: it may be
+// somebody else's. One that is empty, read by a sink, or set by Kubernetes for Services called
+// outbox and outbox-relay is not even told of.
 func TestVariablesThatAreNoSettings(t *testing.T) {
 	t.Parallel()
 	c, err := load(t, "", []string{

@@ -1,10 +1,11 @@
-// Package dev is what outbox dev is made of beside the parts of outbox serve. That is whether a file can be worked on,
-// the page at /.
+// Package dev is what outbox dev is made of beside the parts of outbox serve. That is whether a
+// file can be worked on, the page at /.
 //
-// Guaranteed: a file of another program is not changed; what a person is told to do about an error stands in the error;
-// the page loads nothing from anywhere else.
+// Guaranteed: a file of another program is not changed; what a person is told to do about an error
+// stands in the error; the page loads nothing from anywhere else.
 //
-// Not guaranteed: anything for production. There outbox serve runs the same parts, with authentication.
+// Not guaranteed: anything for production. There outbox serve runs the same parts, with
+// authentication.
 package dev
 
 import (
@@ -27,9 +28,9 @@ import (
 	"github.com/outboxrelay/outbox/store/sqlite"
 )
 
-// Run makes the tables, warns if another relay takes events that the streams here will miss, and serves all parts and
-// the page until ctx ends. It calls ready when the API answers at url, and then tries the incident, if there is one.
-// The settings are checked.
+// Run makes the tables, warns if another relay takes events that the streams here will miss, and
+// serves all parts and the page until ctx ends. It calls ready when the API answers at url, and
+// then tries the incident, if there is one. The settings are checked.
 func Run(ctx context.Context, c config.Config, log *slog.Logger, commands Commands, incident *Incident,
 	ready func(url string)) error {
 	if err := migrate(ctx, c.Database); err != nil {
@@ -72,7 +73,8 @@ func Run(ctx context.Context, c config.Config, log *slog.Logger, commands Comman
 	return err
 }
 
-// migrate makes what tables are missing. Those of a newer program are left alone: this one would not understand them.
+// migrate makes what tables are missing. Those of a newer program are left alone: this one would
+// not understand them.
 func migrate(ctx context.Context, databaseURL string) error {
 	m := app.MigrationsOf(databaseURL)
 	sets, err := m.Status(ctx, migration.Sets...)
@@ -88,8 +90,8 @@ func migrate(ctx context.Context, databaseURL string) error {
 	return m.Up(ctx, migration.Sets...)
 }
 
-// warnOfOthers warns if another relay takes a part of the events that are delivered within this process. It is called
-// before this process has a relay.
+// warnOfOthers warns if another relay takes a part of the events that are delivered within this
+// process. It is called before this process has a relay.
 func warnOfOthers(ctx context.Context, c config.Config, db app.Database, log *slog.Logger) {
 	other, err := otherRelay(ctx, c, db)
 	if err != nil { // no reason to stop: the parts need other rights, and say what they miss
@@ -103,8 +105,8 @@ func warnOfOthers(ctx context.Context, c config.Config, db app.Database, log *sl
 	}
 }
 
-// otherRelay names a relay that holds a lease, if there is one. That of a killed one lasts for --lease-ttl yet, and
-// nothing tells the two apart.
+// otherRelay names a relay that holds a lease, if there is one. That of a killed one lasts for
+// --lease-ttl yet, and nothing tells the two apart.
 func otherRelay(ctx context.Context, c config.Config, db app.Database) (name string, err error) {
 	served, err := c.Tables()
 	if err != nil {
@@ -131,10 +133,11 @@ func otherRelay(ctx context.Context, c config.Config, db app.Database) (name str
 	return "", nil
 }
 
-// CheckFile tells whether path can be a file of ours: one that is not there yet, or holds tables of ours, in a folder
-// that can be written to. It leaves nothing behind.
+// CheckFile tells whether path can be a file of ours: one that is not there yet, or holds tables of
+// ours, in a folder that can be written to. It leaves nothing behind.
 func CheckFile(ctx context.Context, path string) error {
-	// SQLite keeps its WAL beside the file, and all that it would say is "unable to open database file".
+	// SQLite keeps its WAL beside the file, and all that it would say is "unable to open database
+	// file".
 	probe, err := os.CreateTemp(filepath.Dir(path), ".outbox-*")
 	if err != nil {
 		return fmt.Errorf("write to folder %s: %w: choose a file in another with --file, or use --temp", filepath.Dir(path),
@@ -170,8 +173,8 @@ func CheckFile(ctx context.Context, path string) error {
 		path, names[0], path)
 }
 
-// CheckServer tells whether url names a database on a server. It connects to nothing, and does not show url, which may
-// hold a password.
+// CheckServer tells whether url names a database on a server. It connects to nothing, and does not
+// show url, which may hold a password.
 func CheckServer(url string) error {
 	if path, ok := app.FileOf(url); ok {
 		return fmt.Errorf("--database names a file: say --file %s", path)

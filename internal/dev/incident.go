@@ -20,7 +20,8 @@ type Incident struct {
 	Told   func(line string) // what becomes of them
 }
 
-// enact writes the events as they were captured, and tells what becomes of each until none waits or ctx ends.
+// enact writes the events as they were captured, and tells what becomes of each until none waits or
+// ctx ends.
 func (p *page) enact(ctx context.Context, of Incident) error {
 	var ids []uuid.UUID
 	var events []outbox.Event

@@ -25,8 +25,9 @@ import (
 //go:embed page.html
 var html []byte
 
-// policy allows the page its own style and script and the API that it is served by, and nothing from anywhere else.
-// Inline is as safe here as a hash would be: nothing of a request or a payload is ever written into the page's text.
+// policy allows the page its own style and script and the API that it is served by, and nothing
+// from anywhere else. Inline is as safe here as a hash would be: nothing of a request or a payload
+// is ever written into the page's text.
 const policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 

@@ -26,8 +26,8 @@ var (
 
 const poisonTries = 3 // the last failure is for good
 
-// poison is how the sink refuses an event, nil if it does not. What an operator has replayed is taken: as if whoever
-// receives it had been corrected.
+// poison is how the sink refuses an event, nil if it does not. What an operator has replayed is
+// taken: as if whoever receives it had been corrected.
 func poison(d *outbox.Delivery) error {
 	var p struct {
 		Poison bool `json:"poison"`

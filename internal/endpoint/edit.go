@@ -15,7 +15,8 @@ import (
 type Shown struct {
 	Name   string `json:"name"`
 	Tenant string `json:"tenant,omitempty"` // whose events alone it takes
-	// To which of the events for all subscribers it has subscribed, by patterns; to none if both are empty.
+	// To which of the events for all subscribers it has subscribed, by patterns; to none if both
+	// are empty.
 	Topics  []string `json:"topics,omitempty"`
 	Types   []string `json:"types,omitempty"`  // of aggregates
 	URL     string   `json:"url"`              // without user and query
@@ -85,9 +86,9 @@ func (e *Endpoints) Add(ctx context.Context, one Endpoint, by Change) (made Secr
 	return made, err
 }
 
-// Rotate puts a secret before the present one, which goes on signing for a while: the one that is given, or one that
-// is made and returned. It drops former secrets that are not for this row any more: with one of them no relay could
-// use the endpoint.
+// Rotate puts a secret before the present one, which goes on signing for a while: the one that is
+// given, or one that is made and returned. It drops former secrets that are not for this row any
+// more: with one of them no relay could use the endpoint.
 func (e *Endpoints) Rotate(
 	ctx context.Context, name string, given Secret, overlap time.Duration, by Change,
 ) (made Secret, err error) {

@@ -1,9 +1,11 @@
-// Package endpoint keeps the endpoints of webhooks in a table of the program's database (webhook:table), for its relays
-// to read and its operators to change. The sink knows no database by it, and the database no sink.
+// Package endpoint keeps the endpoints of webhooks in a table of the program's database
+// (webhook:table), for its relays to read and its operators to change. The sink knows no database
+// by it, and the database no sink.
 //
-// Guaranteed: a secret is sealed for its endpoint's name and tenant, and for the scheme, host and port of its URL. A
-// relay reads no variable and no file for a row. A change that somebody else has overtaken changes nothing. Each change
-// is on the record, but for that of an endpoint that answered 410 Gone.
+// Guaranteed: a secret is sealed for its endpoint's name and tenant, and for the scheme, host and
+// port of its URL. A relay reads no variable and no file for a row. A change that somebody else has
+// overtaken changes nothing. Each change is on the record, but for that of an endpoint that
+// answered 410 Gone.
 //
 // Not guaranteed: that a relay knows of a change at once. It asks once a second while it delivers.
 package endpoint
@@ -29,7 +31,8 @@ type (
 	Secret   = webhook.Secret
 )
 
-// ReadSecret is webhook.ReadSecret, for operators: where somebody sits who may read what a text refers to.
+// ReadSecret is webhook.ReadSecret, for operators: where somebody sits who may read what a text
+// refers to.
 func ReadSecret(text string) (Secret, error) { return webhook.ReadSecret(text) }
 
 // Opened opens the program's database.
@@ -71,8 +74,8 @@ const (
 	defectWait = 30 * time.Second
 )
 
-// openTable answers with a *outbox.SchemaError where the database has no table of endpoints yet, and with
-// outbox.ErrRowsHidden where a policy hides them.
+// openTable answers with a *outbox.SchemaError where the database has no table of endpoints yet,
+// and with outbox.ErrRowsHidden where a policy hides them.
 func openTable(ctx context.Context, key string, db Opened) (*table, error) {
 	ring, err := readKeyring(key)
 	if err != nil {
@@ -166,8 +169,8 @@ type Endpoints struct {
 	table *table // nil: a file, which somebody edits
 }
 
-// Open opens the sink of a URL of webhooks. It connects to none of its endpoints, and asks for the database if they are
-// in its table.
+// Open opens the sink of a URL of webhooks. It connects to none of its endpoints, and asks for the
+// database if they are in its table.
 func Open(ctx context.Context, url string, log *slog.Logger, db Opened) (*Endpoints, error) {
 	var e Endpoints
 	var err error

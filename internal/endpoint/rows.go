@@ -32,8 +32,8 @@ type sealed struct {
 // Change says who changes an endpoint, and why, for the record of what operators did.
 type Change struct{ Action, Actor, Reason string }
 
-// rows are the table of endpoints. Reading and disable need the rights of outbox_relay, the rest those of
-// outbox_operator. It is safe for concurrent use.
+// rows are the table of endpoints. Reading and disable need the rights of outbox_relay, the rest
+// those of outbox_operator. It is safe for concurrent use.
 type rows struct{ db cold.Database }
 
 // statement is what the files endpoint_*.sql are given.
@@ -48,7 +48,8 @@ type statement struct {
 }
 
 func (r row) statement() (*statement, error) {
-	// A revision is so large that the sum over all endpoints is another one after each change, and the sum fits.
+	// A revision is so large that the sum over all endpoints is another one after each change, and
+	// the sum fits.
 	q := &statement{row: r, Milliseconds: r.Timeout.Milliseconds(), Off: !r.Since.IsZero(),
 		Fresh: 1 + rand.Int64N(1<<44), Now: time.Now()}
 	if r.Values == nil {
@@ -65,7 +66,8 @@ func (r row) statement() (*statement, error) {
 	return q, nil
 }
 
-// read returns all endpoints by their names and the version of the table, or no endpoints if that is the known one.
+// read returns all endpoints by their names and the version of the table, or no endpoints if that
+// is the known one.
 func (t rows) read(ctx context.Context, known string) (all []row, version string, err error) {
 	err = cold.Read(ctx, t.db, func(tx *cold.Tx) error {
 		if err := tx.One(ctx, "endpoint_version", nil, &version); err != nil || version == known {
@@ -102,8 +104,8 @@ func scan(of cold.Rows) (r row, err error) {
 	return r, nil
 }
 
-// change runs a statement and tells whether it changed something: nothing that somebody else has changed meanwhile. It
-// is recorded if somebody has done it.
+// change runs a statement and tells whether it changed something: nothing that somebody else has
+// changed meanwhile. It is recorded if somebody has done it.
 func (t rows) change(ctx context.Context, name string, r row, by Change) (changed bool, err error) {
 	q, err := r.statement()
 	if err != nil {

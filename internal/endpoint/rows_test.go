@@ -128,8 +128,8 @@ func TestRowsOfOthers(t *testing.T) {
 	})
 }
 
-// With 10,000 endpoints, what concerns one of them is served by the primary key. What concerns them all reads the table
-// once and sorts nothing that an index has in order.
+// With 10,000 endpoints, what concerns one of them is served by the primary key. What concerns them
+// all reads the table once and sorts nothing that an index has in order.
 func TestPlans(t *testing.T) {
 	onStores(t, func(db database) {
 		explain, key := "EXPLAIN", "Index Scan using outbox_endpoints_pkey on outbox_endpoints"

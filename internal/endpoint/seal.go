@@ -17,9 +17,10 @@ import (
 	"github.com/outboxrelay/outbox/sink/webhook"
 )
 
-// A secret in a table is sealed by AES-256-GCM: sealed:KEY:TEXT. KEY names the key by a part of its SHA-256. TEXT is
-// the nonce and what was encrypted, in base64. What the secret is for is authenticated: whoever may write the table,
-// and has no key, can neither give it to another endpoint nor have it sent to another place.
+// A secret in a table is sealed by AES-256-GCM: sealed:KEY:TEXT. KEY names the key by a part of its
+// SHA-256. TEXT is the nonce and what was encrypted, in base64. What the secret is for is
+// authenticated: whoever may write the table, and has no key, can neither give it to another
+// endpoint nor have it sent to another place.
 const sealedPrefix = "sealed:"
 
 // defaultKey is the variable that has the key if the URL does not say where it is.
@@ -36,8 +37,9 @@ type sealingKey struct {
 var errNoKey = errors.New("there is no key for the secrets in the table: set OUTBOX_ENDPOINT_KEY to the output of " +
 	"openssl rand -base64 32, or name another place by key=env:NAME or key=file:PATH in the sink's URL")
 
-// readKeyring reads the keys that a reference names: one, or several with white space or commas between them. A key of
-// the default place may be missing: what needs none, as a list of the endpoints, works without.
+// readKeyring reads the keys that a reference names: one, or several with white space or commas
+// between them. A key of the default place may be missing: what needs none, as a list of the
+// endpoints, works without.
 func readKeyring(reference string) (keyring, error) {
 	if _, set := os.LookupEnv(defaultKey); reference == "" && !set {
 		return nil, nil
@@ -76,8 +78,8 @@ const (
 	aHeader = "header " // and its name
 )
 
-// use is what a text of the row is for, which is authenticated. Its parts are quoted, so that no two uses are the same.
-// The path of the URL is no part of it: it may change, the server may not.
+// use is what a text of the row is for, which is authenticated. Its parts are quoted, so that no
+// two uses are the same. The path of the URL is no part of it: it may change, the server may not.
 func (r *row) use(as string) []byte {
 	return fmt.Appendf(nil, "%q %q %q %q", as, r.Name, r.Tenant, origin(r.URL))
 }
@@ -105,8 +107,8 @@ func (r keyring) seal(text Secret, use []byte) (string, error) {
 	return sealedPrefix + r[0].id + ":" + base64.StdEncoding.EncodeToString(sealed), nil
 }
 
-// open decrypts what seal has returned. The texts of rows come here and to nothing else: a reference in a row would let
-// whoever may write the table read the relay's variables and files.
+// open decrypts what seal has returned. The texts of rows come here and to nothing else: a
+// reference in a row would let whoever may write the table read the relay's variables and files.
 func (r keyring) open(sealed string, use []byte) (Secret, error) {
 	rest, ok := strings.CutPrefix(sealed, sealedPrefix)
 	switch {

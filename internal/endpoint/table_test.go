@@ -130,7 +130,8 @@ func TestSecretsEnd(t *testing.T) {
 	})
 }
 
-// An answer 410 disables the row, unless somebody has changed it, and whoever enables it has it asked again.
+// An answer 410 disables the row, unless somebody has changed it, and whoever enables it has it
+// asked again.
 func TestGone(t *testing.T) {
 	ring(t, aKey("a"))
 	onStores(t, func(db database) {

@@ -21,7 +21,8 @@ var update = flag.Bool("update", false, "write deploy/grafana/outbox.json anew")
 
 const dashboard = "../../deploy/grafana/outbox.json"
 
-// The dashboard is made from its rows and the metrics' own words: go test ./internal/metrics -run Dashboard -update.
+// The dashboard is made from its rows and the metrics' own words: go test ./internal/metrics -run
+// Dashboard -update.
 func TestDashboardIsOfTheMetrics(t *testing.T) {
 	want := drawn(described(t))
 	if *update {

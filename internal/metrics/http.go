@@ -26,7 +26,8 @@ func (m *Metrics) HTTP() *HTTP {
 	return h
 }
 
-// Observe counts a request. The route is one of a known few, or every path that somebody tries would stay in memory.
+// Observe counts a request. The route is one of a known few, or every path that somebody tries
+// would stay in memory.
 func (h *HTTP) Observe(route string, status int, took time.Duration, stream bool) {
 	h.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
 	if !stream {

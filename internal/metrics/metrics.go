@@ -1,10 +1,12 @@
 // Package metrics tells Prometheus what relays do.
 //
-// Guaranteed: one registry of its own, so that nothing else in the process gets in. Every outbox_ metric of a table has
-// the label table. Counters of a table exist, at zero, before its first event, so that a rate over them is never
-// absent. A gauge whose source fails disappears rather than show its last value.
+// Guaranteed: one registry of its own, so that nothing else in the process gets in. Every outbox_
+// metric of a table has the label table. Counters of a table exist, at zero, before its first
+// event, so that a rate over them is never absent. A gauge whose source fails disappears rather
+// than show its last value.
 //
-// Not guaranteed: agreement with the tables after a crash. Counters are this process's own and start again with it.
+// Not guaranteed: agreement with the tables after a crash. Counters are this process's own and
+// start again with it.
 package metrics
 
 import (
@@ -113,7 +115,8 @@ type table struct {
 	claim, publish, settle, latency                                           prometheus.Observer
 }
 
-// of returns the metrics of a table. The label is resolved once, because ObserveBatch runs inside the relay's loop.
+// of returns the metrics of a table. The label is resolved once, because ObserveBatch runs inside
+// the relay's loop.
 func (m *Metrics) of(name string) *table {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -164,8 +167,9 @@ func (m *Metrics) ObserveBatch(b outbox.BatchReport) {
 	}
 }
 
-// observeTraced observes what took longest of a batch, with the record's own trace as exemplar if that is sampled.
-// One a batch: to read the metadata of every record would cost more than all else here.
+// observeTraced observes what took longest of a batch, with the record's own trace as exemplar if
+// that is sampled. One a batch: to read the metadata of every record would cost more than all else
+// here.
 func observeTraced(o prometheus.Observer, seconds float64, rec *outbox.Record) {
 	if rec != nil {
 		parent, _ := (&outbox.Delivery{Record: rec}).TraceContext()
@@ -181,7 +185,8 @@ func observeTraced(o prometheus.Observer, seconds float64, rec *outbox.Record) {
 // sampled is a traceparent of W3C Trace Context whose flags say that the trace is recorded.
 var sampled = regexp.MustCompile("^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f][13579bdf]")
 
-// ObserveLetters takes over a count of the pending letters. A table that has none any more stays, at zero.
+// ObserveLetters takes over a count of the pending letters. A table that has none any more stays,
+// at zero.
 func (m *Metrics) ObserveLetters(pending []operate.Pending, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -213,8 +218,8 @@ func (m *Metrics) ObserveConditions(r condition.Report) {
 // Watch makes the gauges those of a relay. It is called once, before the first Gather.
 func (m *Metrics) Watch(relay func() relay.Health) { m.relay = relay }
 
-// Gather implements prometheus.Gatherer. The relay is asked each time: lanes change hands in milliseconds, and their
-// sum over all relays is what one watches.
+// Gather implements prometheus.Gatherer. The relay is asked each time: lanes change hands in
+// milliseconds, and their sum over all relays is what one watches.
 func (m *Metrics) Gather() ([]*dto.MetricFamily, error) {
 	if m.relay != nil {
 		m.set(m.relay())

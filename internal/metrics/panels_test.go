@@ -28,7 +28,8 @@ func panels() (all []panel) {
 	return all
 }
 
-// rows are the dashboard, the worst news first. Every relay of a database reports the same backlog, hence max by table.
+// rows are the dashboard, the worst news first. Every relay of a database reports the same backlog,
+// hence max by table.
 func rows() []row {
 	return slices.Concat(healthRows(), workRows(), processRows())
 }

@@ -27,7 +27,8 @@ func newRetentionMetrics(r *prometheus.Registry) retentionMetrics {
 	return m
 }
 
-// Retaining says that a table's old rows are archived or deleted, so that its counters are there from the start.
+// Retaining says that a table's old rows are archived or deleted, so that its counters are there
+// from the start.
 func (m *Metrics) Retaining(table string, archive retention.Archive) {
 	m.ObserveRemoved(table, archive.Action(), 0)
 	m.retention.failures.WithLabelValues(table)

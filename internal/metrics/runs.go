@@ -36,8 +36,8 @@ func (m *Metrics) Runs() *Runs {
 	return r
 }
 
-// WatchCrawling makes a metric of how many runs a worker crawls now; read is called for each scrape. It may be called
-// once.
+// WatchCrawling makes a metric of how many runs a worker crawls now; read is called for each
+// scrape. It may be called once.
 func (m *Metrics) WatchCrawling(read func() int) {
 	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: namespace, Name: "runs_crawling",
 		Help: "Runs that this worker crawls now."},

@@ -2,8 +2,8 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Streams is what a gateway knows of its streams. All are counted since the process began, but for Open, Sources,
-// Channels and Live, which are now.
+// Streams is what a gateway knows of its streams. All are counted since the process began, but for
+// Open, Sources, Channels and Live, which are now.
 type Streams struct {
 	Open, Sources, Channels     int64
 	Live                        bool

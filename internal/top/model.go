@@ -21,7 +21,8 @@ type Terminal struct {
 	Environ []string
 }
 
-// Show shows samples until q or Ctrl-C is pressed or ctx ends. database is what the screen calls it.
+// Show shows samples until q or Ctrl-C is pressed or ctx ends. database is what the screen calls
+// it.
 func Show(ctx context.Context, source *Source, database string, interval time.Duration, t Terminal) error {
 	looking, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -197,7 +198,8 @@ func (m *model) walk(by int) {
 	}
 }
 
-// open shows all that is known of a row, or closes it again. A detail stays as it was when it was opened.
+// open shows all that is known of a row, or closes it again. A detail stays as it was when it was
+// opened.
 func (m model) open() (tea.Model, tea.Cmd) {
 	m.scroll, m.detailed = 0, !m.detailed
 	if !m.detailed || m.focus >= len(m.sections) || len(m.sections[m.focus].rows) == 0 {

@@ -21,7 +21,8 @@ import (
 
 func pointer[T any](v T) *T { return &v }
 
-// busy is a sample with more of everything than a small screen has lines, and with text that would spoil it.
+// busy is a sample with more of everything than a small screen has lines, and with text that would
+// spoil it.
 func busy() Sample {
 	var s Sample
 	s.At, s.Worst = time.Date(2026, 11, 26, 9, 0, 0, 0, time.UTC), condition.Critical
@@ -111,7 +112,8 @@ func wants(t *testing.T, lines []string, texts ...string) {
 	}
 }
 
-// Whatever the size and the sample, the screen is full, nothing is wider than it, and each section has its place.
+// Whatever the size and the sample, the screen is full, nothing is wider than it, and each section
+// has its place.
 func TestScreenFits(t *testing.T) {
 	t.Parallel()
 	for _, size := range [][2]int{{80, 24}, {200, 50}, {40, 12}, {20, 5}, {1, 1}} {
@@ -137,7 +139,8 @@ func TestScreenFits(t *testing.T) {
 	}
 }
 
-// Keys go from section to section and along rows; a detail has what is known, and of a blocked key what waits.
+// Keys go from section to section and along rows; a detail has what is known, and of a blocked key
+// what waits.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	d := &desk{sample: busy()}
@@ -172,7 +175,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// One look is under way at a time, none while it is paused, and ticks of an earlier interval are forgotten.
+// One look is under way at a time, none while it is paused, and ticks of an earlier interval are
+// forgotten.
 func TestLooksInTurn(t *testing.T) {
 	t.Parallel()
 	d := &desk{sample: busy()}

@@ -1,9 +1,12 @@
-// Package top is outbox top: what the operators' page shows, in a terminal, or as samples for programs.
+// Package top is outbox top: what the operators' page shows, in a terminal, or as samples for
+// programs.
 //
-// Guaranteed: it changes nothing; it asks the database as seldom as the page does, however short the interval; text
-// from the database cannot move the cursor or colour the screen; nothing is said by colour alone.
+// Guaranteed: it changes nothing; it asks the database as seldom as the page does, however short
+// the interval; text from the database cannot move the cursor or colour the screen; nothing is said
+// by colour alone.
 //
-// Not guaranteed: the form of the screen, which is for people and may change. Programs take the samples.
+// Not guaranteed: the form of the screen, which is for people and may change. Programs take the
+// samples.
 package top
 
 import (
@@ -24,7 +27,8 @@ const (
 // Sample is one look at everything.
 type Sample struct {
 	admin.Overview
-	// Groups are pending letters by the fingerprint of their error, the largest first, 15 s old at most.
+	// Groups are pending letters by the fingerprint of their error, the largest first, 15 s old at
+	// most.
 	Groups []deadletter.Group `json:"letterGroups"`
 }
 

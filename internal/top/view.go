@@ -12,7 +12,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/condition"
 )
 
-// The terminal's own palette, so that the screen fits whatever theme there is. The words say all that colours do.
+// The terminal's own palette, so that the screen fits whatever theme there is. The words say all
+// that colours do.
 var (
 	bold    = lipgloss.NewStyle().Bold(true)
 	faint   = lipgloss.NewStyle().Faint(true)
@@ -103,8 +104,8 @@ func (m model) detailLines(room int) (lines []string) {
 	return lines[min(m.scroll, max(len(lines)-room, 0)):]
 }
 
-// shares says how many rows each section shows: one, then the chosen one all that it has, then each in turn one
-// more.
+// shares says how many rows each section shows: one, then the chosen one all that it has, then each
+// in turn one more.
 func (m model) shares(room int) []int {
 	shares, left := make([]int, len(m.sections)), room-len(m.sections) // a head each
 	give := func(i, most int) {

@@ -1,7 +1,7 @@
 // Package version is the one place that knows which outbox a program is or has compiled in.
 //
-// Guaranteed: one text, which every part of the program says of itself. It has no spaces, and fits a User-Agent and an
-// application_name.
+// Guaranteed: one text, which every part of the program says of itself. It has no spaces, and fits
+// a User-Agent and an application_name.
 package version
 
 import (
@@ -12,8 +12,8 @@ import (
 
 const module = "github.com/outboxrelay/outbox"
 
-// Set by the linker when a release is built (scripts/release.sh): what is built outside of a module's cache has
-// neither.
+// Set by the linker when a release is built (scripts/release.sh): what is built outside of a
+// module's cache has neither.
 var stamped, revision string
 
 // Build is what is known of a program.
@@ -54,7 +54,8 @@ var Of = sync.OnceValue(func() Build {
 	return b
 })
 
-// Introduce has a session with these parameters call itself name, unless it is called something already.
+// Introduce has a session with these parameters call itself name, unless it is called something
+// already.
 func Introduce(parameters map[string]string, name string) {
 	if parameters["application_name"] == "" {
 		parameters["application_name"] = name

@@ -25,7 +25,8 @@ const (
 	MaxError          = 10_000
 )
 
-// MaxDeviceConfig is how many bytes of JSON a device configuration may have, with its numbers spelled out.
+// MaxDeviceConfig is how many bytes of JSON a device configuration may have, with its numbers
+// spelled out.
 const MaxDeviceConfig = 16 << 10
 
 // checkRun reports everything about a new run that cannot be accepted.
@@ -54,7 +55,8 @@ func (s *Service) checkRun(tenant string, n NewRun) error {
 	return errors.Join(problems...)
 }
 
-// howTo names the way to an event that a change of the run appends: it must not be in the log without the change.
+// howTo names the way to an event that a change of the run appends: it must not be in the log
+// without the change.
 var howTo = map[string]string{
 	RunStarted:   "start the run",
 	RunCompleted: "complete the run",
@@ -62,8 +64,8 @@ var howTo = map[string]string{
 	RunCancelled: "cancel the run",
 }
 
-// complete fills in ids and payloads that were left out, in place, and reports everything about the events that cannot
-// be accepted.
+// complete fills in ids and payloads that were left out, in place, and reports everything about the
+// events that cannot be accepted.
 func complete(events []NewEvent, maxPayload int) error {
 	var problems []error
 	first := make(map[uuid.UUID]int, len(events))
@@ -124,8 +126,8 @@ func checkText(field, s string, maxChars int, required bool) error {
 	return &FieldError{Field: field, Problem: problem}
 }
 
-// checkJSON reports why jsonb would refuse b. The rules are package outbox's: an event of a run goes out through it, so
-// they are asked for there.
+// checkJSON reports why jsonb would refuse b. The rules are package outbox's: an event of a run
+// goes out through it, so they are asked for there.
 func checkJSON(field string, b []byte, maxBytes int) error {
 	probe := outbox.Event{Topic: field, Source: Source, Payload: b}
 	err := probe.Validate(maxBytes)
@@ -135,7 +137,8 @@ func checkJSON(field string, b []byte, maxBytes int) error {
 	return err
 }
 
-// bound applies the rule of configurations: zero is the default, negative no limit (but what the column holds).
+// bound applies the rule of configurations: zero is the default, negative no limit (but what the
+// column holds).
 func bound(v, def int) int {
 	switch {
 	case v == 0:

@@ -31,8 +31,9 @@ type crawling struct {
 	doubt  bool // whether the database may be further than at: a change got no clear answer, and none has succeeded since
 	done   int  // nodes finished
 
-	// held lasts as long as the run is this worker's, working until it is told to stop or held ends. A node works under
-	// working; that its result is committed outlives a stop, because the node would have to be begun again.
+	// held lasts as long as the run is this worker's, working until it is told to stop or held
+	// ends. A node works under working; that its result is committed outlives a stop, because the
+	// node would have to be begun again.
 	held, working context.Context
 	lose          func(cause error) // ends both
 
@@ -177,8 +178,8 @@ func (c *crawling) nodeContext() (context.Context, context.CancelFunc) {
 	return context.WithCancel(c.working)
 }
 
-// call calls a node. A panic is the node's error: it would end the process, and with it every other run, again and
-// again.
+// call calls a node. A panic is the node's error: it would end the process, and with it every other
+// run, again and again.
 func (c *crawling) call(ctx context.Context, node Node, run Run, at Progress) (r Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -189,8 +190,8 @@ func (c *crawling) call(ctx context.Context, node Node, run Run, at Progress) (r
 	return node.Visit(ctx, run, at.State)
 }
 
-// check completes a result, and reports what of it could not be committed: the run has to fail then, not to be tried
-// for ever.
+// check completes a result, and reports what of it could not be committed: the run has to fail
+// then, not to be tried for ever.
 func (c *crawling) check(r *Result) error {
 	r.Events = slices.Clone(r.Events)
 	if err := complete(r.Events, outbox.DefaultMaxPayload); err != nil {
@@ -208,7 +209,8 @@ func (c *crawling) check(r *Result) error {
 	return err
 }
 
-// step is the change that a finished node makes: its events, that it is complete, and what comes then.
+// step is the change that a finished node makes: its events, that it is complete, and what comes
+// then.
 func (c *crawling) step(r Result) Change {
 	n := c.at.Steps + 1
 	change := Change{
@@ -242,12 +244,12 @@ func (c *crawling) fail(err error) (Status, error) {
 	return Failed, nil
 }
 
-// commit makes a change under the lease. While the database is down it keeps the change and tries again, until the
-// lease is over.
+// commit makes a change under the lease. While the database is down it keeps the change and tries
+// again, until the lease is over.
 //
-// It gives up too when the change has failed for the time of a lease and the lease could be renewed. What the database
-// refuses time after time is the change. The run is claimed again when the lease lapses, and fails when that has
-// happened MaxAttempts times.
+// It gives up too when the change has failed for the time of a lease and the lease could be
+// renewed. What the database refuses time after time is the change. The run is claimed again when
+// the lease lapses, and fails when that has happened MaxAttempts times.
 func (c *crawling) commit(change Change) error {
 	change.From, change.Hold = []Status{Running}, &c.lease
 	if err := identify(change.Events); err != nil {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Demo is the demonstration of the system around the seeds: Start → Process → Finish. Process takes the time given; 0:
-// 2 s, negative: none.
+// Demo is the demonstration of the system around the seeds: Start → Process → Finish. Process takes
+// the time given; 0: 2 s, negative: none.
 func Demo(process time.Duration) Crawler {
 	if process == 0 {
 		process = 2 * time.Second

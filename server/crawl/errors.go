@@ -17,7 +17,8 @@ var (
 	ErrInvalid = errors.New("invalid")
 	// ErrKeyReused says that the idempotency key belongs to a run with other content.
 	ErrKeyReused = errors.New("the idempotency key was used for another run")
-	// ErrEventReused says that an event with this id is in the run's log with another type or payload.
+	// ErrEventReused says that an event with this id is in the run's log with another type or
+	// payload.
 	ErrEventReused = errors.New("the event id was used for another event")
 	// ErrBusy says that so many requests of the tenant are waiting that this one was not begun.
 	ErrBusy = errors.New("as many requests of this tenant are being worked on as may be at a time: try again")

@@ -9,8 +9,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// The event types of runs. Those a run's changes append by themselves cannot be appended by hand: RunStarted and the
-// three terminal ones.
+// The event types of runs. Those a run's changes append by themselves cannot be appended by hand:
+// RunStarted and the three terminal ones.
 const (
 	RunStarted         = "RUN_STARTED"
 	NodeStart          = "NODE_START"
@@ -47,8 +47,8 @@ type NewEvent struct {
 	Payload json.RawMessage
 }
 
-// Delivery returns the event as the relay hands it to a sink, so that outbox.CloudEvent makes the same bytes of the
-// log's copy as of the outbox's. A subscriber cannot tell which of them it got.
+// Delivery returns the event as the relay hands it to a sink, so that outbox.CloudEvent makes the
+// same bytes of the log's copy as of the outbox's. A subscriber cannot tell which of them it got.
 func (e *Event) Delivery() outbox.Delivery {
 	return outbox.Delivery{Record: &outbox.Record{
 		Event: outbox.Event{

@@ -9,13 +9,13 @@ import (
 // errLapsed is why a worker lets go of a run whose lease it could not renew.
 var errLapsed = errors.New("the lease could not be renewed in time")
 
-// lookEvery is how often a worker looks whether its run was cancelled: the system around the seeds gives it 5 s to
-// stop.
+// lookEvery is how often a worker looks whether its run was cancelled: the system around the seeds
+// gives it 5 s to stop.
 const lookEvery = time.Second
 
-// keep holds the lease until the work on the run is over, and calls off the work if the run has ended or the lease is
-// lost. What it believes to hold ends on the local monotonic clock, counted from before the request was sent, so it
-// ends before the database's expiry.
+// keep holds the lease until the work on the run is over, and calls off the work if the run has
+// ended or the lease is lost. What it believes to hold ends on the local monotonic clock, counted
+// from before the request was sent, so it ends before the database's expiry.
 func (c *crawling) keep(asked time.Time) {
 	ttl := c.cfg.LeaseTTL
 	every := min(lookEvery, ttl/3)
@@ -58,11 +58,11 @@ func (c *crawling) look(renew bool) (status Status, held bool, err error) {
 	return r.Status, true, err
 }
 
-// release gives the run to whoever claims it next. Stopped politely, the node has killed nobody: the claim is not
-// counted against it.
+// release gives the run to whoever claims it next. Stopped politely, the node has killed nobody:
+// the claim is not counted against it.
 //
-// In doubt it stays counted. To take it off is to write where the run stands. If the change whose reply was lost was
-// made, at is before it: its node would be visited and logged again.
+// In doubt it stays counted. To take it off is to write where the run stands. If the change whose
+// reply was lost was made, at is before it: its node would be visited and logged again.
 func (c *crawling) release() error {
 	ctx, cancel := context.WithTimeout(c.held, c.cfg.LeaseTTL/3)
 	defer cancel()

@@ -12,8 +12,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// The reply to A's result is lost, and the worker is told to stop before it can ask again. The result was committed:
-// who goes on must not begin A again.
+// The reply to A's result is lost, and the worker is told to stop before it can ask again. The
+// result was committed: who goes on must not begin A again.
 func TestStopInDoubtKeepsProgress(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

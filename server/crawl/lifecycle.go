@@ -62,7 +62,8 @@ func startedEvent(r Run) NewEvent {
 	}{r.AppPackage, r.MaxSteps, r.Crawler})
 }
 
-// identify gives the events that have no id one of their own, so that a change whose reply was lost can be made again.
+// identify gives the events that have no id one of their own, so that a change whose reply was lost
+// can be made again.
 func identify(events []NewEvent) error {
 	for i := range events {
 		if events[i].ID != uuid.Nil {
@@ -77,7 +78,8 @@ func identify(events []NewEvent) error {
 	return nil
 }
 
-// errorText makes any text one that the column and jsonb take: nodes report what a device or a server told them.
+// errorText makes any text one that the column and jsonb take: nodes report what a device or a
+// server told them.
 func errorText(s string) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 	if utf8.RuneCountInString(s) > MaxError {

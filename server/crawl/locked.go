@@ -7,8 +7,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Locked is a run whose row a Store has locked for a Change. The rules of a change stand here, because they are the
-// same for every store.
+// Locked is a run whose row a Store has locked for a Change. The rules of a change stand here,
+// because they are the same for every store.
 type Locked struct {
 	Run      Run                 // complete, LastSeq included
 	Lease    *Hold               // that it is under, lapsed or not; nil: none
@@ -19,8 +19,8 @@ type Locked struct {
 // ends is the status that a terminal event stands for.
 var ends = map[string]Status{RunCompleted: Completed, RunFailed: Failed, RunCancelled: Cancelled}
 
-// Forgotten returns the status that the log has ended with, if the run does not have it: somebody ended the log by
-// plain SQL. Else "".
+// Forgotten returns the status that the log has ended with, if the run does not have it: somebody
+// ended the log by plain SQL. Else "".
 func (l *Locked) Forgotten() Status {
 	if l.Run.Status.Ended() {
 		return ""
@@ -42,11 +42,11 @@ func (l *Locked) Fresh(events []NewEvent) []NewEvent {
 	return fresh
 }
 
-// Allows tells whether the run may be changed like that, of whose events these are fresh: nil, a *StateError or
-// ErrLeaseLost.
+// Allows tells whether the run may be changed like that, of whose events these are fresh: nil, a
+// *StateError or ErrLeaseLost.
 //
-// If all of a change's events are in the log already, and it has no To, the run may be in any status. It is a change
-// whose reply was lost.
+// If all of a change's events are in the log already, and it has no To, the run may be in any
+// status. It is a change whose reply was lost.
 func (l *Locked) Allows(c Change, fresh []NewEvent) error {
 	status := l.Run.Status
 	repeated := c.To == "" && len(c.Events) > 0 && len(fresh) == 0
@@ -63,8 +63,8 @@ func (l *Locked) Allows(c Change, fresh []NewEvent) error {
 	return nil
 }
 
-// Changed is what appending that many fresh events makes of run, which is the run as it was or as the database returned
-// it.
+// Changed is what appending that many fresh events makes of run, which is the run as it was or as
+// the database returned it.
 func (l *Locked) Changed(run Run, fresh int) Changed {
 	changed := Changed{Run: run, Appended: fresh}
 	// The numbers are known without asking: they are the next ones, under the lock.
@@ -82,8 +82,8 @@ func (l *Locked) Changed(run Run, fresh int) Changed {
 	return changed
 }
 
-// Identified returns the events with an id each. One that is given twice is a *FieldError, or the run would have it at
-// two places.
+// Identified returns the events with an id each. One that is given twice is a *FieldError, or the
+// run would have it at two places.
 func Identified(events []NewEvent) ([]NewEvent, error) {
 	events = slices.Clone(events)
 	if err := identify(events); err != nil {

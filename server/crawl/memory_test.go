@@ -13,8 +13,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// memory is the least that fulfils Store, so that the rules of service and worker can be watched in fake time. What
-// PostgreSQL makes of them is tested in internal/test/integration.
+// memory is the least that fulfils Store, so that the rules of service and worker can be watched in
+// fake time. What PostgreSQL makes of them is tested in internal/test/integration.
 type memory struct {
 	mu    sync.Mutex
 	runs  []*stored
@@ -161,7 +161,8 @@ func (m *memory) Change(ctx context.Context, tenant string, run uuid.UUID, c Cha
 	return Changed{Run: r.Run, Last: r.LastSeq, Appended: len(fresh)}, nil
 }
 
-// append numbers events, and breaks the test if one follows a terminal one: the database would refuse it.
+// append numbers events, and breaks the test if one follows a terminal one: the database would
+// refuse it.
 func (r *stored) append(events []NewEvent) {
 	for _, e := range events {
 		if n := len(r.events); n > 0 && Terminal(r.events[n-1].Type) {

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Crawler is a way to crawl an application: a graph of nodes that a Worker visits one after the other.
+// Crawler is a way to crawl an application: a graph of nodes that a Worker visits one after the
+// other.
 type Crawler struct {
 	Name  string // that runs name, for instance "demo"
 	First string // node with which a run begins
@@ -20,9 +21,10 @@ type Crawler struct {
 
 // Node is one kind of step. Any number of runs are at it at the same time.
 //
-// Visit does the step, and must return when ctx ends. Then the run was cancelled, the worker is stopping or has lost
-// the run, or the time for a node is over. It is begun again if its worker dies, so what it does to the world should
-// bear repeating. state is what the visit before returned, nil at first. An error or a panic fails the run.
+// Visit does the step, and must return when ctx ends. Then the run was cancelled, the worker is
+// stopping or has lost the run, or the time for a node is over. It is begun again if its worker
+// dies, so what it does to the world should bear repeating. state is what the visit before
+// returned, nil at first. An error or a panic fails the run.
 type Node interface {
 	Visit(ctx context.Context, run Run, state json.RawMessage) (Result, error)
 }

@@ -28,11 +28,12 @@ func (s Status) Ended() bool { return s == Completed || s == Failed || s == Canc
 // External is the crawler of a run that is driven from outside, over the API: no worker claims it.
 const External = "external"
 
-// DefaultTenant owns the runs of an installation that knows no tenants (ADR-004: the default of tenant_id).
+// DefaultTenant owns the runs of an installation that knows no tenants (ADR-004: the default of
+// tenant_id).
 const DefaultTenant = "default"
 
-// PageBytes is about how much of texts and payloads a page of a list has, beside one run or event more. 500 of them may
-// be megabytes, for each of those who ask at once.
+// PageBytes is about how much of texts and payloads a page of a list has, beside one run or event
+// more. 500 of them may be megabytes, for each of those who ask at once.
 const PageBytes = 2 << 20
 
 // Run is one crawl of an application. The tags describe it to callers of the API too.
@@ -69,8 +70,8 @@ type NewRun struct {
 	Goal         string
 	Crawler      string // who crawls it; "": External
 
-	// IdempotencyKey makes a second Create with the same key and the same content return the run of the first. "": each
-	// Create makes a run.
+	// IdempotencyKey makes a second Create with the same key and the same content return the run of
+	// the first. "": each Create makes a run.
 	IdempotencyKey string
 }
 
@@ -78,7 +79,8 @@ type NewRun struct {
 type RunFilter struct {
 	Status     Status
 	AppPackage string
-	// Before continues a list: the runs after this one in it, which are older. The zero Cursor begins with the newest.
+	// Before continues a list: the runs after this one in it, which are older. The zero Cursor
+	// begins with the newest.
 	Before Cursor
 	Limit  int // 0: 50, at most 500
 }

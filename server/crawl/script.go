@@ -21,7 +21,8 @@ import (
 //go:embed scripts/*.json
 var embedded embed.FS
 
-// Scripts returns the crawlers of the embedded scripts, for instance "script:checkout". speed is as in Script.
+// Scripts returns the crawlers of the embedded scripts, for instance "script:checkout". speed is as
+// in Script.
 func Scripts(speed float64) (crawlers []Crawler, err error) {
 	err = fs.WalkDir(embedded, "scripts", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -38,11 +39,12 @@ func Scripts(speed float64) (crawlers []Crawler, err error) {
 	return crawlers, err
 }
 
-// script is a script as it is written. A step either waits and then has events, or is a list of steps that is played
-// repeat times.
+// script is a script as it is written. A step either waits and then has events, or is a list of
+// steps that is played repeat times.
 //
-// In the strings of a payload {step} is the number of the step, from 0001. {n} is that of the repetition, from 1.
-// {sha256} is a digest of the script's name and the step's number, as there is no screenshot that had a real one.
+// In the strings of a payload {step} is the number of the step, from 0001. {n} is that of the
+// repetition, from 1. {sha256} is a digest of the script's name and the step's number, as there is
+// no screenshot that had a real one.
 type script struct {
 	Name        string       `json:"name"`
 	Description string       `json:"description"`
@@ -75,13 +77,14 @@ func (d *duration) UnmarshalText(text []byte) error {
 	return err
 }
 
-// maxScriptSteps keeps a few nested repetitions from filling the memory. It is the most steps that a run may ask for,
-// too.
+// maxScriptSteps keeps a few nested repetitions from filling the memory. It is the most steps that
+// a run may ask for, too.
 const maxScriptSteps = 100_000
 
-// Script returns the crawler script:NAME of a script in JSON; NAME is the script's own, file only for errors. Each step
-// is one visit of a node, so a run needs as many steps (NewRun.MaxSteps) as the script has. speed divides the waiting
-// times: 0 and 1 are the script's own pace, a negative one does not wait.
+// Script returns the crawler script:NAME of a script in JSON; NAME is the script's own, file only
+// for errors. Each step is one visit of a node, so a run needs as many steps (NewRun.MaxSteps) as
+// the script has. speed divides the waiting times: 0 and 1 are the script's own pace, a negative
+// one does not wait.
 //
 // Errors name the step, as in "steps[3].steps[0]". Unknown fields are refused.
 func Script(file string, r io.Reader, speed float64) (Crawler, error) {

@@ -28,16 +28,17 @@ type ServiceConfig struct {
 	MaxPayload  int      // bytes of JSON of one event (outbox.DefaultMaxPayload)
 	MaxMaxSteps int      // that a run may ask for (100,000)
 	MaxWaiting  int      // runs of one tenant that wait to be started or for a worker (1,000)
-	// MaxCalls is how many calls of the store one tenant has at a time (no limit). Others wait as long as their
-	// contexts last: those of one tenant that are stuck, behind a lock for instance, must not hold all connections.
+	// MaxCalls is how many calls of the store one tenant has at a time (no limit). Others wait as
+	// long as their contexts last: those of one tenant that are stuck, behind a lock for instance,
+	// must not hold all connections.
 	MaxCalls int
 }
 
-// Service is what anybody may do with runs: it refuses what is invalid before the store sees it. It is safe for
-// concurrent use.
+// Service is what anybody may do with runs: it refuses what is invalid before the store sees it. It
+// is safe for concurrent use.
 //
-// A refusal is one or several (errors.Join) *FieldError, a *StateError, a *QuotaError, ErrNotFound, ErrKeyReused,
-// ErrEventReused or ErrBusy, and nothing was changed. Any other error is the store's.
+// A refusal is one or several (errors.Join) *FieldError, a *StateError, a *QuotaError, ErrNotFound,
+// ErrKeyReused, ErrEventReused or ErrBusy, and nothing was changed. Any other error is the store's.
 type Service struct {
 	store Store
 	cfg   ServiceConfig
@@ -60,11 +61,12 @@ func NewService(store Store, cfg ServiceConfig) *Service {
 	return &Service{store: store, cfg: cfg}
 }
 
-// Crawlers returns the names that a new run may have as its crawler: External, then the others in order.
+// Crawlers returns the names that a new run may have as its crawler: External, then the others in
+// order.
 func (s *Service) Crawlers() []string { return slices.Clone(s.cfg.Crawlers) }
 
-// Create makes a PENDING run, unless MaxWaiting of the tenant's wait already. With an idempotency key that was used
-// before, it returns the run of that time and created false.
+// Create makes a PENDING run, unless MaxWaiting of the tenant's wait already. With an idempotency
+// key that was used before, it returns the run of that time and created false.
 func (s *Service) Create(ctx context.Context, tenant string, n NewRun) (r Run, created bool, err error) {
 	if n.Crawler == "" {
 		n.Crawler = External
@@ -86,8 +88,8 @@ func (s *Service) Get(ctx context.Context, tenant string, run uuid.UUID) (Run, e
 	return s.store.GetRun(ctx, tenant, run)
 }
 
-// List returns runs, newest first, fewer than asked for where they are large. next is the cursor for those after them;
-// zero: there are no more.
+// List returns runs, newest first, fewer than asked for where they are large. next is the cursor
+// for those after them; zero: there are no more.
 func (s *Service) List(ctx context.Context, tenant string, f RunFilter) (runs []Run, next Cursor, err error) {
 	problems := []error{
 		checkText("appPackage", f.AppPackage, MaxAppPackage, false),
@@ -108,8 +110,8 @@ func (s *Service) List(ctx context.Context, tenant string, f RunFilter) (runs []
 	return runs, Cursor{CreatedAt: last.CreatedAt, ID: last.ID}, nil
 }
 
-// Events returns events of a run with a greater number than after, in order. They are at most limit (500 if 0, 1000 at
-// most), fewer where they are large, and none only where there are no more.
+// Events returns events of a run with a greater number than after, in order. They are at most limit
+// (500 if 0, 1000 at most), fewer where they are large, and none only where there are no more.
 func (s *Service) Events(ctx context.Context, tenant string, run uuid.UUID, after int64, limit int) ([]Event, error) {
 	err := checkPage("limit", &limit, defaultEvents, maxEvents)
 	if after < 0 {
@@ -131,8 +133,8 @@ func checkPage(field string, v *int, def, most int) error {
 	return nil
 }
 
-// Start makes a PENDING run RUNNING and appends RUN_STARTED. One that a worker crawls is taken by a worker then, as it
-// would have been anyway. A RUNNING run is returned as it is.
+// Start makes a PENDING run RUNNING and appends RUN_STARTED. One that a worker crawls is taken by a
+// worker then, as it would have been anyway. A RUNNING run is returned as it is.
 func (s *Service) Start(ctx context.Context, tenant string, run uuid.UUID) (Run, error) {
 	r, err := s.store.GetRun(ctx, tenant, run)
 	if err != nil || r.Status == Running {
@@ -141,8 +143,8 @@ func (s *Service) Start(ctx context.Context, tenant string, run uuid.UUID) (Run,
 	return s.become(ctx, tenant, run, Change{From: []Status{Pending}, To: Running, Events: []NewEvent{startedEvent(r)}})
 }
 
-// Complete makes a RUNNING run of an external crawler COMPLETED and appends RUN_COMPLETED. A COMPLETED run is returned
-// as it is.
+// Complete makes a RUNNING run of an external crawler COMPLETED and appends RUN_COMPLETED. A
+// COMPLETED run is returned as it is.
 func (s *Service) Complete(ctx context.Context, tenant string, run uuid.UUID) (Run, error) {
 	if err := s.checkExternal(ctx, tenant, run, "completes it"); err != nil {
 		return Run{}, err
@@ -151,8 +153,8 @@ func (s *Service) Complete(ctx context.Context, tenant string, run uuid.UUID) (R
 		Change{From: []Status{Running}, To: Completed, Events: []NewEvent{newEvent(RunCompleted, reason{ReasonFinished})}})
 }
 
-// Fail makes a RUNNING run FAILED for the reason message, and appends RUN_FAILED. A worker that crawls it stops. A
-// FAILED run is returned as it is.
+// Fail makes a RUNNING run FAILED for the reason message, and appends RUN_FAILED. A worker that
+// crawls it stops. A FAILED run is returned as it is.
 func (s *Service) Fail(ctx context.Context, tenant string, run uuid.UUID, message string) (Run, error) {
 	if err := checkText("error", message, MaxError, true); err != nil {
 		return Run{}, err
@@ -162,16 +164,17 @@ func (s *Service) Fail(ctx context.Context, tenant string, run uuid.UUID, messag
 			Events: []NewEvent{newEvent(RunFailed, failure{message})}})
 }
 
-// Cancel makes a PENDING or RUNNING run CANCELLED and appends RUN_CANCELLED. A worker that crawls it stops within about
-// a second, and none of its events come after. A CANCELLED run is returned as it is.
+// Cancel makes a PENDING or RUNNING run CANCELLED and appends RUN_CANCELLED. A worker that crawls
+// it stops within about a second, and none of its events come after. A CANCELLED run is returned as
+// it is.
 func (s *Service) Cancel(ctx context.Context, tenant string, run uuid.UUID) (Run, error) {
 	return s.become(ctx, tenant, run,
 		Change{From: []Status{Pending, Running}, To: Cancelled,
 			Events: []NewEvent{newEvent(RunCancelled, reason{ReasonRequested})}})
 }
 
-// become makes a change of status. That the run has the status already is the answer to a request whose reply was lost,
-// so it is no error.
+// become makes a change of status. That the run has the status already is the answer to a request
+// whose reply was lost, so it is no error.
 func (s *Service) become(ctx context.Context, tenant string, run uuid.UUID, c Change) (Run, error) {
 	if err := identify(c.Events); err != nil {
 		return Run{}, err
@@ -183,9 +186,9 @@ func (s *Service) become(ctx context.Context, tenant string, run uuid.UUID, c Ch
 	return changed.Run, err
 }
 
-// Append appends events to a RUNNING run of an external crawler: all of them, in their order, or none. Events whose ids
-// the run has already, with the same content, are not appended again, and if it has all of them the run may have ended
-// meanwhile. No payload means {}.
+// Append appends events to a RUNNING run of an external crawler: all of them, in their order, or
+// none. Events whose ids the run has already, with the same content, are not appended again, and if
+// it has all of them the run may have ended meanwhile. No payload means {}.
 func (s *Service) Append(ctx context.Context, tenant string, run uuid.UUID, events ...NewEvent) (Changed, error) {
 	if n := len(events); n == 0 || n > s.cfg.MaxEvents {
 		return Changed{}, &FieldError{Field: "events",
@@ -201,8 +204,8 @@ func (s *Service) Append(ctx context.Context, tenant string, run uuid.UUID, even
 	return s.store.Change(ctx, tenant, run, Change{From: []Status{Running}, Events: events})
 }
 
-// checkExternal refuses to do a worker's work for it: its own next step would not know of it. A run's crawler never
-// changes, so no lock is needed.
+// checkExternal refuses to do a worker's work for it: its own next step would not know of it. A
+// run's crawler never changes, so no lock is needed.
 func (s *Service) checkExternal(ctx context.Context, tenant string, run uuid.UUID, does string) error {
 	r, err := s.store.GetRun(ctx, tenant, run)
 	if err != nil || r.Crawler == External {

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Shares bound how much of something a tenant has at a time, so that those of one do not keep the others out. It is
-// safe for concurrent use.
+// Shares bound how much of something a tenant has at a time, so that those of one do not keep the
+// others out. It is safe for concurrent use.
 type Shares struct {
 	each int64
 

@@ -16,7 +16,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// WorkerConfig configures a Worker. Zero means the default in parentheses, negative means off where off makes sense.
+// WorkerConfig configures a Worker. Zero means the default in parentheses, negative means off where
+// off makes sense.
 type WorkerConfig struct {
 	Concurrency int // runs crawled at a time (4)
 
@@ -26,8 +27,8 @@ type WorkerConfig struct {
 	PollMin time.Duration // pause after a look that found no run (100 ms)
 	PollMax time.Duration // pause that an idle worker grows to (1 s)
 
-	// MaxAttempts is how many claims in a row may finish no node (5): then the run fails. A node that kills its process
-	// is not begun for ever. A worker that was told to stop does not count.
+	// MaxAttempts is how many claims in a row may finish no node (5): then the run fails. A node
+	// that kills its process is not begun for ever. A worker that was told to stop does not count.
 	MaxAttempts int
 	NodeTimeout time.Duration // for one visit of a node (5 min; negative: none)
 
@@ -35,8 +36,8 @@ type WorkerConfig struct {
 	Observer Observer     // told about every run; may be nil
 }
 
-// Observer is told about a run when a worker lets go of it. It is called for several runs at the same time: it must be
-// quick and safe for concurrent use.
+// Observer is told about a run when a worker lets go of it. It is called for several runs at the
+// same time: it must be quick and safe for concurrent use.
 type Observer interface {
 	ObserveRun(RunReport)
 }
@@ -83,7 +84,8 @@ func positive[T int | time.Duration](field string, v *T, def T) error {
 	return nil
 }
 
-// Worker crawls the runs of all tenants. Any number of them may work on one store: a run is one worker's at a time.
+// Worker crawls the runs of all tenants. Any number of them may work on one store: a run is one
+// worker's at a time.
 type Worker struct {
 	store    Store
 	cfg      WorkerConfig
@@ -110,9 +112,9 @@ func NewWorker(store Store, crawlers []Crawler, cfg WorkerConfig) (*Worker, erro
 		outage: outage{log: cfg.Logger}}, nil
 }
 
-// Run crawls until ctx ends. Then the contexts of the nodes end, the runs are released so that another worker goes on
-// with them at once, and Run returns nil when every node has returned. Failures of the database do not end it: it
-// pauses and goes on.
+// Run crawls until ctx ends. Then the contexts of the nodes end, the runs are released so that
+// another worker goes on with them at once, and Run returns nil when every node has returned.
+// Failures of the database do not end it: it pauses and goes on.
 func (w *Worker) Run(ctx context.Context) error {
 	slots := make(chan struct{}, w.cfg.Concurrency)
 	var runs sync.WaitGroup
@@ -149,10 +151,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 }
 
-// claim leases a run. asked is from when its lease counts here, which is before the database counts it.
+// claim leases a run. asked is from when its lease counts here, which is before the database counts
+// it.
 //
-// The request outlives ctx: of one that is cut off nobody would know whether a run has been claimed, and it would wait
-// until the lease lapses.
+// The request outlives ctx: of one that is cut off nobody would know whether a run has been
+// claimed, and it would wait until the lease lapses.
 func (w *Worker) claim(ctx context.Context) (c Claim, asked time.Time, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.cfg.LeaseTTL/3)
 	defer cancel()
@@ -177,8 +180,8 @@ type WorkerHealth struct {
 	LastError    string    // of the last one that failed, or ""
 }
 
-// Ready tells whether the worker does its job: it has been able to look for runs within stall, or has no place for
-// another; if not, why.
+// Ready tells whether the worker does its job: it has been able to look for runs within stall, or
+// has no place for another; if not, why.
 func (h WorkerHealth) Ready(now time.Time, stall time.Duration) (bool, string) {
 	if h.FailingSince.IsZero() || now.Sub(h.FailingSince) <= stall {
 		return true, ""
@@ -198,8 +201,8 @@ func (w *Worker) Health() WorkerHealth {
 	return h
 }
 
-// claims knows how the claims go. Not the outage, which a run whose own statements succeed ends too: a role may lack
-// the privileges for claims alone.
+// claims knows how the claims go. Not the outage, which a run whose own statements succeed ends
+// too: a role may lack the privileges for claims alone.
 type claims struct {
 	mu    sync.Mutex
 	since time.Time // of the first failure in a row
@@ -224,7 +227,8 @@ func longer(d time.Duration) time.Duration {
 	return min(max(2*d, 100*time.Millisecond), 2*time.Second)
 }
 
-// outage logs that the database fails, once until it answers again: all runs and the claim find out at the same time.
+// outage logs that the database fails, once until it answers again: all runs and the claim find out
+// at the same time.
 type outage struct {
 	log *slog.Logger
 	mu  sync.Mutex

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// A worker whose claims fail says so, even while the runs that it has go on well; and which runs it began and ended.
+// A worker whose claims fail says so, even while the runs that it has go on well; and which runs it
+// began and ended.
 func TestWorkerHealth(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -149,7 +149,8 @@ func TestWorkerCrawlsTheDemonstration(t *testing.T) {
 	})
 }
 
-// Over the API a run can be started without a worker: the first node's start is not in its log then.
+// Over the API a run can be started without a worker: the first node's start is not in its log
+// then.
 func TestWorkerTakesRunThatWasStarted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -166,8 +167,8 @@ func TestWorkerTakesRunThatWasStarted(t *testing.T) {
 	})
 }
 
-// A worker dies in the second node. Another goes on there when the lease has lapsed, with the state of the first, and
-// nothing is in the log twice.
+// A worker dies in the second node. Another goes on there when the lease has lapsed, with the state
+// of the first, and nothing is in the log twice.
 func TestWorkerResumesAfterCrash(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -424,7 +425,8 @@ func TestStopReleasesRuns(t *testing.T) {
 	})
 }
 
-// What a node has done when the worker is told to stop is committed: it would have to be done again.
+// What a node has done when the worker is told to stop is committed: it would have to be done
+// again.
 func TestStopCommitsWhatIsDone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -446,7 +448,8 @@ func TestStopCommitsWhatIsDone(t *testing.T) {
 	})
 }
 
-// While the database is down for less than a lease, a result is kept, and the node not begun again. It is logged once.
+// While the database is down for less than a lease, a result is kept, and the node not begun again.
+// It is logged once.
 func TestDatabaseDownForAWhile(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -503,7 +506,8 @@ func (f *forgetful) Change(ctx context.Context, tenant string, run uuid.UUID, c 
 	return changed, err
 }
 
-// A change that the database refuses time after time, for a reason that nobody foresaw, does not keep the run for ever.
+// A change that the database refuses time after time, for a reason that nobody foresaw, does not
+// keep the run for ever.
 func TestChangeThatNeverSucceeds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -555,7 +559,8 @@ func TestConcurrency(t *testing.T) {
 	})
 }
 
-// An idle worker looks once a second, and writes nothing but a renewal every third of a lease while it works.
+// An idle worker looks once a second, and writes nothing but a renewal every third of a lease while
+// it works.
 func TestWorkerIsQuiet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

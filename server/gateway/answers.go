@@ -10,8 +10,8 @@ import (
 	"github.com/outboxrelay/outbox/server/crawl"
 )
 
-// answers bounds the bytes of the answers that are being made, or wait for their clients to receive them. Sixty clients
-// that ask for the largest list and read nothing would else cost gigabytes.
+// answers bounds the bytes of the answers that are being made, or wait for their clients to receive
+// them. Sixty clients that ask for the largest list and read nothing would else cost gigabytes.
 type answers struct {
 	total  *semaphore.Weighted
 	shares *crawl.Shares

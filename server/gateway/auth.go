@@ -24,14 +24,15 @@ const (
 // anybody is who makes each request when authentication is off.
 var anybody = token.Principal{Tenant: crawl.DefaultTenant, Scopes: token.Scopes}
 
-// gate is what requests pass before a handler has them: who makes them, whether they may, and the limits of all.
+// gate is what requests pass before a handler has them: who makes them, whether they may, and the
+// limits of all.
 type gate struct {
 	refuser
 	cfg *Config
 }
 
-// principal returns who opens a stream: by the Authorization header, else by a ticket, because an EventSource cannot
-// send a header.
+// principal returns who opens a stream: by the Authorization header, else by a ticket, because an
+// EventSource cannot send a header.
 func (g gate) principal(r *http.Request) (token.Principal, error) {
 	if ticket := r.URL.Query().Get("ticket"); g.cfg.Auth != nil && ticket != "" && r.Header.Get("Authorization") == "" {
 		return g.cfg.Auth.RedeemTicket(r.Context(), ticket)
@@ -39,7 +40,8 @@ func (g gate) principal(r *http.Request) (token.Principal, error) {
 	return g.bearer(r.Context(), r)
 }
 
-// bearer returns who makes a request, by the Authorization header alone: a URL ends up in logs and histories.
+// bearer returns who makes a request, by the Authorization header alone: a URL ends up in logs and
+// histories.
 func (g gate) bearer(ctx context.Context, r *http.Request) (token.Principal, error) {
 	if g.cfg.Auth == nil {
 		return anybody, nil
@@ -51,8 +53,8 @@ func (g gate) bearer(ctx context.Context, r *http.Request) (token.Principal, err
 	return g.cfg.Auth.Authenticate(ctx, strings.TrimSpace(text))
 }
 
-// Waiting is the metadata of an operation that may take so long (a time.Duration) beyond Config.Timeout, to wait or to
-// answer bit by bit.
+// Waiting is the metadata of an operation that may take so long (a time.Duration) beyond
+// Config.Timeout, to wait or to answer bit by bit.
 const Waiting = "waiting"
 
 type principalKey struct{}
@@ -65,7 +67,8 @@ func principalOf(ctx context.Context) token.Principal {
 	return p
 }
 
-// guard lets a request of the API through whose principal has the operation's scope, and limits its time.
+// guard lets a request of the API through whose principal has the operation's scope, and limits its
+// time.
 func (g gate) guard(hc huma.Context, next func(huma.Context)) {
 	waits, _ := hc.Operation().Metadata[Waiting].(time.Duration)
 	ctx, cancel := context.WithTimeout(hc.Context(), g.cfg.Timeout+waits)
@@ -86,8 +89,8 @@ func (g gate) guard(hc huma.Context, next func(huma.Context)) {
 			return
 		}
 	}
-	// A body that a page may send without asking first (text/plain, a form) is no JSON, whatever it says: that is what
-	// the type is checked for.
+	// A body that a page may send without asking first (text/plain, a form) is no JSON, whatever it
+	// says: that is what the type is checked for.
 	if sent := r.Header.Get("Content-Type"); sent != "" && hc.Operation().RequestBody != nil && r.ContentLength != 0 {
 		if media, _, err := mime.ParseMediaType(sent); err != nil || media != "application/json" {
 			g.problem(w, r, http.StatusUnsupportedMediaType,
@@ -117,8 +120,8 @@ func (g gate) may(w http.ResponseWriter, r *http.Request, who token.Principal, s
 	return false
 }
 
-// note keeps for the log who makes a request, or who was refused and why. The answer does not say it: a revoked token
-// is to look like one that never was.
+// note keeps for the log who makes a request, or who was refused and why. The answer does not say
+// it: a revoked token is to look like one that never was.
 func note(w http.ResponseWriter, who token.Principal, err error) {
 	seen, ok := w.(*watched)
 	if !ok {

@@ -13,15 +13,17 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// body is a JSON body that is taken literally: no unknown field, none twice, none in other capitals, no invalid UTF-8.
-// encoding/json lets all of these pass, and of a payload with a name twice jsonb would silently drop one. huma's own
-// check of bodies is off: crawl.Service makes it, and makes it for everybody who uses it.
+// body is a JSON body that is taken literally: no unknown field, none twice, none in other
+// capitals, no invalid UTF-8. encoding/json lets all of these pass, and of a payload with a name
+// twice jsonb would silently drop one. huma's own check of bodies is off: crawl.Service makes it,
+// and makes it for everybody who uses it.
 type body[T any] struct {
 	Value   T
 	refused *problem
 }
 
-// UnmarshalJSON keeps what is wrong for Resolve: huma would put an error that is returned here into words of its own.
+// UnmarshalJSON keeps what is wrong for Resolve: huma would put an error that is returned here into
+// words of its own.
 func (b *body[T]) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &b.Value, json.RejectUnknownMembers(true)); err != nil {
 		b.refused = unreadable(err)

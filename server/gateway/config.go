@@ -21,37 +21,38 @@ import (
 type Config struct {
 	Runs *crawl.Service // required
 	Hub  *stream.Hub    // nil: no streams
-	// Subscriptions are asked for events and acknowledgements. nil: there are none, and their requests are answered
-	// with 501.
+	// Subscriptions are asked for events and acknowledgements. nil: there are none, and their
+	// requests are answered with 501.
 	Subscriptions subscription.Store
-	// Auth finds out who makes a request. nil: authentication is off, everybody is crawl.DefaultTenant and may do
-	// everything. Then serve on a loopback address only; requests must name localhost or an IP address as their Host,
-	// and must not come through a proxy.
+	// Auth finds out who makes a request. nil: authentication is off, everybody is
+	// crawl.DefaultTenant and may do everything. Then serve on a loopback address only; requests
+	// must name localhost or an IP address as their Host, and must not come through a proxy.
 	Auth    *token.Authenticator
 	Streams StreamConfig
-	// Routes add operations of other packages, which are guarded, limited and described as the gateway's own: by the
-	// scopes of their Security, and Waiting of their Metadata.
+	// Routes add operations of other packages, which are guarded, limited and described as the
+	// gateway's own: by the scopes of their Security, and Waiting of their Metadata.
 	Routes []func(huma.API)
-	// RunsOnly refuses topics other than runs. It is for relays that publish bare payloads: nothing tells then whose a
-	// topic's message is, nor who wrote it.
+	// RunsOnly refuses topics other than runs. It is for relays that publish bare payloads: nothing
+	// tells then whose a topic's message is, nor who wrote it.
 	RunsOnly bool
 
-	// AllowedOrigins are those whose pages may call the API from a browser, such as https://app.example.com (none).
-	// http://localhost:* is every port of a host. "*" is everybody's, and only without authentication.
+	// AllowedOrigins are those whose pages may call the API from a browser, such as
+	// https://app.example.com (none). http://localhost:* is every port of a host. "*" is
+	// everybody's, and only without authentication.
 	AllowedOrigins []string
-	// PublicURL is where clients reach this server, such as https://api.example.com. It begins streamUrl and Location;
-	// without it they are paths.
+	// PublicURL is where clients reach this server, such as https://api.example.com. It begins
+	// streamUrl and Location; without it they are paths.
 	PublicURL string
 
 	MaxBody    int64         // bytes of a request that appends events (4 MiB)
 	MaxRunBody int64         // bytes of any other request (64 KiB)
 	Timeout    time.Duration // of a request that is no stream, all of it (10 s)
-	// MaxAnswers is how many bytes of runs and events the answers of the process may have that are being made or
-	// received (64 MiB). A tenant may have an eighth of it; who would pass that waits, and is answered with 429 when
-	// Timeout is over.
+	// MaxAnswers is how many bytes of runs and events the answers of the process may have that are
+	// being made or received (64 MiB). A tenant may have an eighth of it; who would pass that
+	// waits, and is answered with 429 when Timeout is over.
 	MaxAnswers int64
-	// WriteTimeout is how long a client may take to receive 64 KiB of a large answer (5 s). All of an answer has twice
-	// Timeout.
+	// WriteTimeout is how long a client may take to receive 64 KiB of a large answer (5 s). All of
+	// an answer has twice Timeout.
 	WriteTimeout time.Duration
 
 	Logger *slog.Logger // nil: slog.Default. A line a request: Debug for reads that succeed, Info for the others
@@ -120,29 +121,30 @@ func loopback(host string) bool {
 
 // StreamConfig holds the settings of streams. Zero values are the defaults.
 type StreamConfig struct {
-	// Heartbeat is how often a comment is sent when there is nothing else, so that proxies keep the connection and a
-	// dead one is noticed (15 s).
+	// Heartbeat is how often a comment is sent when there is nothing else, so that proxies keep the
+	// connection and a dead one is noticed (15 s).
 	Heartbeat time.Duration
-	// WriteTimeout is how long a client may take to receive one write, of at most 16 KiB (10 s). One that takes longer
-	// is cut off; it comes back with its cursor.
+	// WriteTimeout is how long a client may take to receive one write, of at most 16 KiB (10 s).
+	// One that takes longer is cut off; it comes back with its cursor.
 	WriteTimeout time.Duration
-	// Retry is how long a browser waits before it connects again (1 s, up to half as much longer by chance).
+	// Retry is how long a browser waits before it connects again (1 s, up to half as much longer by
+	// chance).
 	Retry time.Duration
-	// MaxAge is how long a connection lives before the client has to connect again, give or take a fifth. So
-	// connections spread over gateways again after one was restarted (30 min).
+	// MaxAge is how long a connection lives before the client has to connect again, give or take a
+	// fifth. So connections spread over gateways again after one was restarted (30 min).
 	MaxAge time.Duration
-	// DrainWindow is over how long DrainStreams spreads the ends of the connections, so that the clients do not all
-	// connect again at once (5 s). Fewer than 500 take less: 10 ms each.
+	// DrainWindow is over how long DrainStreams spreads the ends of the connections, so that the
+	// clients do not all connect again at once (5 s). Fewer than 500 take less: 10 ms each.
 	DrainWindow time.Duration
-	// TokenCheck is how often the store is asked which tokens of open streams are valid still (5 s). The streams of one
-	// that is not end then.
+	// TokenCheck is how often the store is asked which tokens of open streams are valid still (5
+	// s). The streams of one that is not end then.
 	TokenCheck time.Duration
-	// Connections at a time, of a run, a tenant and the process. More are answered with status 429 (1,000 or a fifth of
-	// the tenant's, if that is more; 5,000 and 20,000).
+	// Connections at a time, of a run, a tenant and the process. More are answered with status 429
+	// (1,000 or a fifth of the tenant's, if that is more; 5,000 and 20,000).
 	MaxPerRun, MaxPerTenant, MaxConnections int
-	// Topics that the streams of a tenant, and of the process, follow at a time, each counted once. More are answered
-	// with status 429 (1,000 and 4,000, or a fifth of the connections, if that is more). Each is a subscription at the
-	// broker, and has a memory of its last messages.
+	// Topics that the streams of a tenant, and of the process, follow at a time, each counted once.
+	// More are answered with status 429 (1,000 and 4,000, or a fifth of the connections, if that is
+	// more). Each is a subscription at the broker, and has a memory of its last messages.
 	MaxTopicsPerTenant, MaxTopicsFollowed int
 	// MaxTopics is how many topics one stream may have (50).
 	MaxTopics int

@@ -25,7 +25,8 @@ import (
 	"github.com/outboxrelay/outbox/server/token"
 )
 
-// long is a log in memory: each run has events of one payload. What is tested here is the connection, and when it ends.
+// long is a log in memory: each run has events of one payload. What is tested here is the
+// connection, and when it ends.
 type long struct {
 	crawl.Store
 	payload json.RawMessage
@@ -127,7 +128,8 @@ func read(t *testing.T, r *bufio.Reader) (status int, body io.Reader) {
 	return answer.StatusCode, answer.Body
 }
 
-// A body that was announced and does not come: net/http waits for it before it sends what was answered long ago.
+// A body that was announced and does not come: net/http waits for it before it sends what was
+// answered long ago.
 func TestABodyThatDoesNotCome(t *testing.T) {
 	t.Parallel()
 	// On a busy machine a request and its answer may need a second for themselves.

@@ -24,10 +24,10 @@ func (g *Gateway) Handler() http.Handler { return g.handler }
 // StreamStats returns what happened so far.
 func (g *Gateway) StreamStats() StreamStats { return g.streams.stats() }
 
-// DrainStreams ends all streams, spread over StreamConfig.DrainWindow, each after the event it is sending, and waits
-// for them or for ctx. Those opened meanwhile end at once. The server's listener should be closed before, so that
-// clients come back to another gateway.
-// Requests that wait for events of subscriptions are answered at once.
+// DrainStreams ends all streams, spread over StreamConfig.DrainWindow, each after the event it is
+// sending, and waits for them or for ctx. Those opened meanwhile end at once. The server's listener
+// should be closed before, so that clients come back to another gateway. Requests that wait for
+// events of subscriptions are answered at once.
 func (g *Gateway) DrainStreams(ctx context.Context) {
 	if g.waiter != nil {
 		g.waiter.Drain()
@@ -35,8 +35,9 @@ func (g *Gateway) DrainStreams(ctx context.Context) {
 	g.streams.connections.drain(ctx)
 }
 
-// Run ends streams whose tokens have expired or were revoked, and wakes requests that wait for events of subscriptions,
-// until ctx ends. Without it streams last as long as their connections, and requests wait as long as they may.
+// Run ends streams whose tokens have expired or were revoked, and wakes requests that wait for
+// events of subscriptions, until ctx ends. Without it streams last as long as their connections,
+// and requests wait as long as they may.
 func (g *Gateway) Run(ctx context.Context) error {
 	if g.waiter == nil {
 		return g.streams.endRevoked(ctx)
@@ -89,7 +90,8 @@ func New(cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
-// notFound answers what no route takes, in the form of all other errors. A path that takes other methods says which.
+// notFound answers what no route takes, in the form of all other errors. A path that takes other
+// methods says which.
 func (g *Gateway) notFound(mux *http.ServeMux) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var allowed []string

@@ -115,8 +115,8 @@ func TestAccessLog(t *testing.T) {
 	}
 }
 
-// A page of evil.example can give its name our address, and is then of the same origin as we. It cannot make the
-// browser send another Host.
+// A page of evil.example can give its name our address, and is then of the same origin as we. It
+// cannot make the browser send another Host.
 func TestWithoutAuthenticationTheHostIsOurs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -217,8 +217,8 @@ func FuzzCursor(f *testing.F) {
 	})
 }
 
-// FuzzBody: whatever is sent, a body is taken or refused with one problem, and what is taken is what encoding/json sees
-// in it.
+// FuzzBody: whatever is sent, a body is taken or refused with one problem, and what is taken is
+// what encoding/json sees in it.
 func FuzzBody(f *testing.F) {
 	for _, s := range []string{`{"events":[{"type":"A","payload":{"a":1}}]}`, `{"events":[{"type":"A","id":"x"}]}`,
 		`{"events":null}`, `{"Events":[]}`, `{"events":[],"events":[]}`, `{"events":[{"payload":1e999}]}`, "{\"a\xff\":1}"} {
@@ -332,7 +332,8 @@ func TestTheDescriptionIsComplete(t *testing.T) {
 				(len(op.Parameters) == 0 || op.Parameters[0].Name != "id" || !op.Parameters[0].Required) {
 				t.Errorf("%s %s: parameters %v", method, path, op.Parameters)
 			}
-			// What is described is served: nobody answers with 404 for a path or 405 for a method that it has.
+			// What is described is served: nobody answers with 404 for a path or 405 for a method
+			// that it has.
 			concrete := "http://[::1]:8080" + strings.ReplaceAll(path, "{id}", "x")
 			w := httptest.NewRecorder()
 			g.Handler().ServeHTTP(w, httptest.NewRequest(strings.ToUpper(method), concrete, nil))

@@ -10,9 +10,9 @@ import (
 	"github.com/outboxrelay/outbox/server/stream"
 )
 
-// Log returns the log of a store's runs as a stream.Hub reads it: each event as the CloudEvent that the relay publishes
-// of it, byte for byte. It reads at most so many pages at once, and at least one: what else needs the store's
-// connections is not to wait behind history.
+// Log returns the log of a store's runs as a stream.Hub reads it: each event as the CloudEvent that
+// the relay publishes of it, byte for byte. It reads at most so many pages at once, and at least
+// one: what else needs the store's connections is not to wait behind history.
 func Log(store crawl.Store, pages int) stream.Log {
 	return runLog{store: store, pages: make(chan struct{}, max(1, pages))}
 }
@@ -22,8 +22,9 @@ type runLog struct {
 	pages chan struct{} // holds one for each page that is being read
 }
 
-// Page gives up waiting for its turn when ctx ends, but not reading, which only ctx's deadline bounds. A cancelled
-// query costs its connection, and clients leave in the middle of pages all the time.
+// Page gives up waiting for its turn when ctx ends, but not reading, which only ctx's deadline
+// bounds. A cancelled query costs its connection, and clients leave in the middle of pages all the
+// time.
 func (l runLog) Page(
 	ctx context.Context, tenant string, run uuid.UUID, after int64, limit int,
 ) ([]stream.Message, error) {
@@ -57,8 +58,8 @@ func (l runLog) News(
 // blockSize is up to where the messages of a page share one allocation, in bytes.
 const blockSize = 256 << 10
 
-// messages shares one block between all messages, which are mostly sent and dropped together. Not a large one: a hub
-// keeps the last messages of a page, and with any of them its whole block.
+// messages shares one block between all messages, which are mostly sent and dropped together. Not a
+// large one: a hub keeps the last messages of a page, and with any of them its whole block.
 func messages(events []crawl.Event) []stream.Message {
 	size := 0
 	for i := range events {
@@ -92,9 +93,9 @@ func (l runLog) Tops(ctx context.Context, tenant string, runs []uuid.UUID) (tops
 	return tops, err
 }
 
-// aside calls fn on a goroutine of its own and waits for it. A goroutine's stack grows with the deepest call and keeps
-// that size. A stream's would be 16 KB for as long as it is open, because it asked the database something at its
-// beginning (measured; half of that with this).
+// aside calls fn on a goroutine of its own and waits for it. A goroutine's stack grows with the
+// deepest call and keeps that size. A stream's would be 16 KB for as long as it is open, because it
+// asked the database something at its beginning (measured; half of that with this).
 func aside(fn func()) {
 	var panicked any
 	done := make(chan struct{})

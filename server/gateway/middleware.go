@@ -28,9 +28,9 @@ func (g gate) identified(next http.Handler) http.Handler {
 	})
 }
 
-// limited bounds the time of a request, also of one that somebody without a token makes. It does so also when net/http
-// does the waiting: before it answers it reads what the handler has left of the body. Of a stream's writes each has a
-// limit of its own.
+// limited bounds the time of a request, also of one that somebody without a token makes. It does so
+// also when net/http does the waiting: before it answers it reads what the handler has left of the
+// body. Of a stream's writes each has a limit of its own.
 func (g gate) limited(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begun, rc := time.Now(), http.NewResponseController(w)
@@ -44,12 +44,13 @@ func (g gate) limited(next http.Handler) http.Handler {
 	})
 }
 
-// readTimeout is how long a body may take. It leaves time to answer, and is longer than a request may be worked on: see
-// limitedBody.
+// readTimeout is how long a body may take. It leaves time to answer, and is longer than a request
+// may be worked on: see limitedBody.
 func readTimeout(timeout time.Duration) time.Duration { return timeout + timeout/2 }
 
-// limitedBody takes the limit away when all of the body is there. From then on net/http reads to learn whether the
-// client is gone. If the time passed meanwhile, it would take it for gone, in all later requests of the connection too.
+// limitedBody takes the limit away when all of the body is there. From then on net/http reads to
+// learn whether the client is gone. If the time passed meanwhile, it would take it for gone, in all
+// later requests of the connection too.
 type limitedBody struct {
 	io.ReadCloser
 	rc *http.ResponseController
@@ -91,7 +92,8 @@ func (g gate) logged(next http.Handler) http.Handler {
 	})
 }
 
-// harmless prints a query without tickets, and without what looks like a token for whoever put one there by mistake.
+// harmless prints a query without tickets, and without what looks like a token for whoever put one
+// there by mistake.
 func harmless(query url.Values) string {
 	if query.Has(ticketScheme) {
 		query[ticketScheme] = []string{"REDACTED"}
@@ -100,7 +102,8 @@ func harmless(query url.Values) string {
 	return text[:min(len(text), 500)]
 }
 
-// recovered turns a panic into an answer, if there is none yet, and a log entry. The server goes on.
+// recovered turns a panic into an answer, if there is none yet, and a log entry. The server goes
+// on.
 func (g gate) recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -122,10 +125,11 @@ func (g gate) recovered(next http.Handler) http.Handler {
 	})
 }
 
-// secured sets what keeps browsers from guessing, keeping and leaking. Without authentication it also refuses what
-// other sites' pages send: a POST without a body needs nobody's permission, and here no token either. It answers to no
-// name that such a site could have given this address (DNS rebinding), and to nobody before a proxy. That everybody on
-// this machine may do everything was not meant for them.
+// secured sets what keeps browsers from guessing, keeping and leaking. Without authentication it
+// also refuses what other sites' pages send: a POST without a body needs nobody's permission, and
+// here no token either. It answers to no name that such a site could have given this address (DNS
+// rebinding), and to nobody before a proxy. That everybody on this machine may do everything was
+// not meant for them.
 func (g gate) secured(next http.Handler) http.Handler {
 	protected := next
 	if g.cfg.Auth == nil {

@@ -36,8 +36,9 @@ type api struct {
 	answers *answers
 }
 
-// newAPI returns the API without its operations. huma serves no pages of its own: its description is made at the first
-// request, by whichever comes first, without a lock, and its documentation loads scripts from elsewhere.
+// newAPI returns the API without its operations. huma serves no pages of its own: its description
+// is made at the first request, by whichever comes first, without a lock, and its documentation
+// loads scripts from elsewhere.
 func newAPI(g gate, mux *http.ServeMux) *api {
 	cfg := huma.DefaultConfig("Outbox: crawl runs and streams", version.Of().Version)
 	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath = "", "", ""
@@ -62,7 +63,8 @@ func newAPI(g gate, mux *http.ServeMux) *api {
 		ticketScheme: {Type: "apiKey", In: "query", Name: "ticket",
 			Description: "For streams only: a ticket from POST /v1/stream-tickets."},
 	}
-	// The adapter adds the prefix of a path in Servers to no route: a proxy is expected to take it away.
+	// The adapter adds the prefix of a path in Servers to no route: a proxy is expected to take it
+	// away.
 	a := &api{API: humago.New(mux, cfg), gate: g, answers: newAnswers(g.cfg.MaxAnswers)}
 	a.UseMiddleware(g.guard)
 	return a
@@ -86,8 +88,8 @@ func (w whoever) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// refine makes the errors that huma finds by itself look like ours. What is invalid is 400 and not 422 (the API of the
-// seeds says 400), and no value is sent back, which can be megabytes.
+// refine makes the errors that huma finds by itself look like ours. What is invalid is 400 and not
+// 422 (the API of the seeds says 400), and no value is sent back, which can be megabytes.
 func refine(hc huma.Context, _ string, v any) (any, error) {
 	if own, ok := v.(*problem); ok {
 		redactProblem(&own.ErrorModel)
@@ -118,7 +120,8 @@ func refine(hc huma.Context, _ string, v any) (any, error) {
 	return m, nil
 }
 
-// reserve makes room for the answer to a request, of up to n things of at most each bytes, before anything is read.
+// reserve makes room for the answer to a request, of up to n things of at most each bytes, before
+// anything is read.
 func (a *api) reserve(ctx context.Context, n int, each size) (*reservation, error) {
 	r, err := a.answers.reserve(ctx, principalOf(ctx).Tenant, min(int64(n)*int64(each), crawl.PageBytes))
 	if err != nil {
@@ -128,8 +131,8 @@ func (a *api) reserve(ctx context.Context, n int, each size) (*reservation, erro
 	return r, nil
 }
 
-// operation describes one that needs a scope and answers with status, or with one of the errors besides those that all
-// have.
+// operation describes one that needs a scope and answers with status, or with one of the errors
+// besides those that all have.
 func (a *api) operation(
 	id, method, path string, scope token.Scope, status int, summary, details string, errs ...int,
 ) huma.Operation {
@@ -147,8 +150,8 @@ func (a *api) operation(
 		Security:      []map[string][]string{{bearerScheme: {string(scope)}}},
 		Errors: append(errs, http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden,
 			http.StatusServiceUnavailable),
-		// To huma a body of exactly so many bytes is too large already. Its time to read one takes the place of
-		// limited's, so it is the same.
+		// To huma a body of exactly so many bytes is too large already. Its time to read one takes
+		// the place of limited's, so it is the same.
 		MaxBodyBytes: a.cfg.MaxRunBody + 1, BodyReadTimeout: readTimeout(a.cfg.Timeout),
 		SkipValidateBody: true,
 	}

@@ -35,8 +35,8 @@ func (o origins) allow(origin string) bool {
 	})
 }
 
-// guard passes on what the allowed origins and no page at all ask for, and has denied answer the rest that would
-// change something.
+// guard passes on what the allowed origins and no page at all ask for, and has denied answer the
+// rest that would change something.
 func (o origins) guard(next, denied http.Handler) http.Handler {
 	if slices.Contains(o, "*") {
 		return next
@@ -77,8 +77,8 @@ func Named(host string) bool {
 	return notIP == nil || name == "localhost"
 }
 
-// proxied tells whether a proxy says that it passes on somebody else's request. One that does not say so cannot be told
-// from a client.
+// proxied tells whether a proxy says that it passes on somebody else's request. One that does not
+// say so cannot be told from a client.
 func proxied(r *http.Request) bool {
 	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip"} {
 		if len(r.Header.Values(name)) > 0 {

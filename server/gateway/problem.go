@@ -70,8 +70,8 @@ func requestID(ctx context.Context) string {
 // refuser answers requests that are refused, and logs what is not their fault.
 type refuser struct{ log *slog.Logger }
 
-// refusal turns an error of the service into an answer. part is what of the request a field belongs to: body or query.
-// What is not the request's fault is logged here, and its text stays here.
+// refusal turns an error of the service into an answer. part is what of the request a field belongs
+// to: body or query. What is not the request's fault is logged here, and its text stays here.
 func (rf refuser) refusal(ctx context.Context, part string, err error) *problem {
 	var state *crawl.StateError
 	var own *problem
@@ -158,9 +158,9 @@ func invalid(part string, err error) *problem {
 	return p
 }
 
-// unavailable tells whether trying again may help: no connection, no answer in time, or a server that is starting,
-// stopping, full or read-only. The database's client is asked through what its errors can do: to name its types would
-// be to import it.
+// unavailable tells whether trying again may help: no connection, no answer in time, or a server
+// that is starting, stopping, full or read-only. The database's client is asked through what its
+// errors can do: to name its types would be to import it.
 func unavailable(err error) bool {
 	var network net.Error
 	var server interface{ SQLState() string }
@@ -211,12 +211,12 @@ func (rf refuser) gone(r *http.Request, err error) {
 	rf.log.DebugContext(ctx, "the client has gone", "error", err, "request_id", requestID(ctx))
 }
 
-// secrets are tokens and tickets by their beginnings, and the secret of one without it: 52 characters of base32, which
-// no id of ours has in a row.
+// secrets are tokens and tickets by their beginnings, and the secret of one without it: 52
+// characters of base32, which no id of ours has in a row.
 var secrets = regexp.MustCompile(`(?i)ob[xt]_[a-z0-9_]*|[a-z2-7]{40,}`)
 
-// redacted returns text without the tokens and tickets that somebody put where they do not belong: in a path, the name
-// of a parameter, the id of a request.
+// redacted returns text without the tokens and tickets that somebody put where they do not belong:
+// in a path, the name of a parameter, the id of a request.
 func redacted(text string) string { return secrets.ReplaceAllString(text, "REDACTED") }
 
 // redactProblem does that to what of a request an answer repeats.

@@ -40,8 +40,9 @@ func (a *api) view(r crawl.Run) Run { return Run{r, a.runURL(r.ID) + "/stream"} 
 
 func (a *api) runURL(id uuid.UUID) string { return a.cfg.PublicURL + "/v1/runs/" + id.String() }
 
-// RunPath is the path parameter of a run, exported because huma looks into exported embedded fields only. One that is
-// no UUID is malformed (400); one that is, but of no run of the tenant, is unknown (404).
+// RunPath is the path parameter of a run, exported because huma looks into exported embedded fields
+// only. One that is no UUID is malformed (400); one that is, but of no run of the tenant, is
+// unknown (404).
 type RunPath struct {
 	ID uuid.UUID `path:"id" format:"uuid" doc:"The run's id."`
 }
@@ -68,8 +69,8 @@ type createRequest struct {
 	Body body[CreateRun]
 }
 
-// Resolve refuses a key that is there and empty, which huma takes for none: a client that sends it believes that it is
-// safe.
+// Resolve refuses a key that is there and empty, which huma takes for none: a client that sends it
+// believes that it is safe.
 func (in *createRequest) Resolve(hc huma.Context) []error {
 	r, _ := humago.Unwrap(hc)
 	if keys := r.Header.Values("Idempotency-Key"); len(keys) > 1 || len(keys) == 1 && keys[0] == "" {
@@ -247,8 +248,8 @@ func (a *api) cancelRun(ctx context.Context, tenant string, id uuid.UUID) (crawl
 	return r, err
 }
 
-// workers makes the refusal to do a worker's work a conflict with the run: the request has no field that could be
-// corrected.
+// workers makes the refusal to do a worker's work a conflict with the run: the request has no field
+// that could be corrected.
 func workers(err error) error {
 	if field, ok := errors.AsType[*crawl.FieldError](err); ok && field.Field == "crawler" {
 		return newProblem(http.StatusConflict, field.Error())
@@ -256,9 +257,9 @@ func workers(err error) error {
 	return err
 }
 
-// A cursor of a list of runs is opaque to clients. It is base64url of a version, the microseconds of the last run's
-// time, which are all that PostgreSQL keeps, and its id. It is not signed: it says where to go on, not what one may
-// see.
+// A cursor of a list of runs is opaque to clients. It is base64url of a version, the microseconds
+// of the last run's time, which are all that PostgreSQL keeps, and its id. It is not signed: it
+// says where to go on, not what one may see.
 const (
 	cursorVersion = 1
 	cursorSize    = 1 + 8 + 16

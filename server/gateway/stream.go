@@ -101,8 +101,9 @@ func (s *streams) open(w http.ResponseWriter, r *http.Request, want streaming, i
 // eventStream is the content type of a stream.
 const eventStream = "text/event-stream"
 
-// streamer returns who may open a stream, or answers why not. invalid is what is wrong with the stream's own
-// parameters: a ticket, which is good for one stream, is not used up by a request that opens none.
+// streamer returns who may open a stream, or answers why not. invalid is what is wrong with the
+// stream's own parameters: a ticket, which is good for one stream, is not used up by a request that
+// opens none.
 func (s *streams) streamer(
 	w http.ResponseWriter, r *http.Request, scope token.Scope, invalid error,
 ) (who token.Principal, ok bool) {
@@ -129,8 +130,8 @@ func (s *streams) streamer(
 	return who, s.may(w, r, who, scope)
 }
 
-// known refuses a query with a parameter that is neither one of parameters nor one of all streams: one that is misspelt
-// would not fail, but stream from the beginning.
+// known refuses a query with a parameter that is neither one of parameters nor one of all streams:
+// one that is misspelt would not fail, but stream from the beginning.
 func known(query url.Values, parameters ...string) error {
 	for name := range query {
 		if !slices.Contains(parameters, name) &&
@@ -155,8 +156,8 @@ func beyond(after int64, run crawl.Run) string {
 		run.LastSeq)
 }
 
-// serve streams by send, which returns nil when all sources have ended, the client has gone, or the connection is to
-// end.
+// serve streams by send, which returns nil when all sources have ended, the client has gone, or the
+// connection is to end.
 func (s *streams) serve(
 	c *connection, w http.ResponseWriter, r *http.Request, send func(ctx context.Context) error,
 ) {
@@ -179,8 +180,8 @@ func (s *streams) serve(
 		err = c.limit() // net/http writes the end of the response, and the time of the last write may be over
 	}
 	if err != nil {
-		// The status has been sent: what is left is to end the response in the middle, which a client takes for a lost
-		// connection.
+		// The status has been sent: what is left is to end the response in the middle, which a
+		// client takes for a lost connection.
 		if errors.Is(err, errSlow) {
 			s.counts.slow.Add(1)
 		}

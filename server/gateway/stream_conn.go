@@ -17,7 +17,8 @@ import (
 	"github.com/outboxrelay/outbox/server/stream"
 )
 
-// writeSize is how much is written at once: what a client must be able to receive within WriteTimeout.
+// writeSize is how much is written at once: what a client must be able to receive within
+// WriteTimeout.
 const writeSize = 16 << 10
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, writeSize+writeSize/4); return &b }}
@@ -25,8 +26,8 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 0, writeSize+writeSi
 // counts are of all connections since the process began.
 type counts struct{ sent, slow, refused atomic.Int64 }
 
-// connection is one client's stream. It holds no buffer while there is nothing to send: most connections of a process
-// wait.
+// connection is one client's stream. It holds no buffer while there is nothing to send: most
+// connections of a process wait.
 type connection struct {
 	cfg         *StreamConfig
 	counts      *counts
@@ -94,7 +95,8 @@ func (c *connection) stream(ctx context.Context, reader *stream.Reader) error {
 // due tells whether the connection is to end after the event it is sending.
 func (c *connection) due() bool { return c.ending.Load() || time.Now().After(c.until) }
 
-// greet sends the time to wait before connecting again. That lets the client's EventSource open, too.
+// greet sends the time to wait before connecting again. That lets the client's EventSource open,
+// too.
 func (c *connection) greet(reader *stream.Reader) error {
 	e := sse.Event{Retry: c.cfg.Retry}
 	e.Retry += time.Duration(rand.Int64N(int64(e.Retry)/2 + 1))
@@ -115,7 +117,8 @@ func (c *connection) cursor(dst []byte, places []int64) []byte {
 	return sse.AppendVector(dst, c.vector)
 }
 
-// send sends a batch, or, when the connection is due, the part of it that a slow client has received by then.
+// send sends a batch, or, when the connection is due, the part of it that a slow client has
+// received by then.
 func (c *connection) send(reader *stream.Reader, b stream.Batch) error {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)

@@ -140,7 +140,8 @@ func (c *connections) count() int {
 	return len(c.open)
 }
 
-// drain ends all connections at moments spread over the window and waits until they have gone, or ctx ends.
+// drain ends all connections at moments spread over the window and waits until they have gone, or
+// ctx ends.
 func (c *connections) drain(ctx context.Context) {
 	c.mu.Lock()
 	if c.draining {

@@ -62,7 +62,8 @@ func (s *streams) endRevoked(ctx context.Context) error {
 // tokensAtOnce bounds one question.
 const tokensAtOnce = 1000
 
-// checkTokens asks for all tokens with open streams, and ends the streams of those that are not valid any more.
+// checkTokens asks for all tokens with open streams, and ends the streams of those that are not
+// valid any more.
 func (s *streams) checkTokens(ctx context.Context) error {
 	open := s.connections.byToken()
 	ids := make([]string, 0, len(open))
@@ -102,7 +103,8 @@ func (s *streams) validTokens(ctx context.Context, ids []string) ([]string, erro
 	return s.cfg.Auth.Store.ValidTokens(ctx, ids)
 }
 
-// describeStreams adds the streams to the description. huma does not serve them: they answer over minutes.
+// describeStreams adds the streams to the description. huma does not serve them: they answer over
+// minutes.
 func describeStreams(doc *huma.OpenAPI) {
 	run := streamOperation("streamRun", "/v1/runs/{id}/stream", "Stream a run's events",
 		`Its history after the cursor, then its events as they commit, until the run ends. *id* is the event's number

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Who raises the limits of streams has raised those of one run and of topics too. Who lowers them has not.
+// Who raises the limits of streams has raised those of one run and of topics too. Who lowers them
+// has not.
 func TestLimitsThatFollowOthers(t *testing.T) {
 	t.Parallel()
 	for _, f := range []struct {

@@ -22,7 +22,8 @@ const (
 	unacknowledged = 100  // events of a stream, if it does not say how many
 	givenAtOnce    = 100  // bounds what a stream has in memory
 	mostOfStream   = 1000 // bounds what it can ask for
-	// lookAgain is how often a stream that may give no more events asks whether some are acknowledged.
+	// lookAgain is how often a stream that may give no more events asks whether some are
+	// acknowledged.
 	lookAgain = 100 * time.Millisecond
 )
 
@@ -85,7 +86,8 @@ func (g *giving) look(ctx context.Context) (err error) {
 	return err
 }
 
-// give sends events until the connection is to end. It also ends where a lease does: the client hangs, or is gone.
+// give sends events until the connection is to end. It also ends where a lease does: the client
+// hangs, or is gone.
 func (g *giving) give(ctx context.Context) error {
 	g.beat = time.Now()
 	if err := g.greet(nil); err != nil {
@@ -142,7 +144,8 @@ func (g *giving) next(ctx context.Context) (sent bool, err error) {
 
 var errDrained = errors.New("the server stops")
 
-// wait waits for events, or for acknowledgements where there is no room, and sends a sign of life when it is time.
+// wait waits for events, or for acknowledgements where there is no room, and sends a sign of life
+// when it is time.
 func (g *giving) wait(ctx context.Context) error {
 	waiting, cancel := context.WithTimeout(ctx, lookAgain)
 	if g.left < g.most {

@@ -24,7 +24,8 @@ type ticketReply struct {
 func (a *api) createTicket(ctx context.Context, _ *ticketRequest) (*ticketReply, error) {
 	out := &ticketReply{}
 	if a.cfg.Auth == nil {
-		// Nobody will ask for it, so it is kept nowhere; a page that always gets a ticket works here too.
+		// Nobody will ask for it, so it is kept nowhere; a page that always gets a ticket works
+		// here too.
 		out.Body.Ticket, _ = token.NewTicket()
 		out.Body.ExpiresAt = time.Now().Add(token.TicketTTL).UTC()
 		return out, nil

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// watched counts what is answered, and sees to it that a large answer is received. What it wraps stays reachable for
-// http.ResponseController, which streams need.
+// watched counts what is answered, and sees to it that a large answer is received. What it wraps
+// stays reachable for http.ResponseController, which streams need.
 type watched struct {
 	http.ResponseWriter
 	rc     *http.ResponseController
@@ -20,8 +20,8 @@ type watched struct {
 	refused string // why
 }
 
-// answerPart is what of a large answer must be received within Config.WriteTimeout. The writes of streams are smaller,
-// and have a limit of their own.
+// answerPart is what of a large answer must be received within Config.WriteTimeout. The writes of
+// streams are smaller, and have a limit of their own.
 const answerPart = 64 << 10
 
 func (w *watched) WriteHeader(status int) {

@@ -15,7 +15,8 @@ import (
 
 const runsTable = "crawl_runs"
 
-// part is what roles.sql gives one of the parts of outbox serve, as far as that part cannot do without.
+// part is what roles.sql gives one of the parts of outbox serve, as far as that part cannot do
+// without.
 type part struct {
 	name  string
 	needs []needed
@@ -28,8 +29,9 @@ type needed struct {
 	columns []string
 }
 
-// CheckGateway finds out whether the pool's role may do what a gateway does with runs: outbox.ErrNotAllowed, or
-// outbox.ErrRowsHidden. Else it would say that it is ready and answer every request with 500.
+// CheckGateway finds out whether the pool's role may do what a gateway does with runs:
+// outbox.ErrNotAllowed, or outbox.ErrRowsHidden. Else it would say that it is ready and answer
+// every request with 500.
 func (r *Runs) CheckGateway(ctx context.Context) error {
 	sets := []string{"status", "started_at", "completed_at", "cancelled_at", "error_message", "lease_owner",
 		"lease_expires_at"}
@@ -62,8 +64,8 @@ func (r *Runs) CheckWorker(ctx context.Context) error {
 	return runsVisible("worker", hidden)
 }
 
-// CheckGateway finds out whether the pool's role may do what a gateway does with tokens and tickets: else
-// outbox.ErrNotAllowed.
+// CheckGateway finds out whether the pool's role may do what a gateway does with tokens and
+// tickets: else outbox.ErrNotAllowed.
 func (s *Tokens) CheckGateway(ctx context.Context) error {
 	return checkPart(ctx, s.pool, part{"gateway", []needed{
 		{"outbox_tokens", []string{"SELECT"}, nil},
@@ -79,8 +81,8 @@ func appending() []needed {
 	}
 }
 
-// checkPart reports everything that the role lacks at once: whoever grants table by table would else start the process
-// six times.
+// checkPart reports everything that the role lacks at once: whoever grants table by table would
+// else start the process six times.
 func checkPart(ctx context.Context, pool *pgxpool.Pool, p part) error {
 	var problems []string
 	for _, n := range p.needs {
@@ -99,8 +101,9 @@ func checkPart(ctx context.Context, pool *pgxpool.Pool, p part) error {
 		grantPart(p.name))
 }
 
-// runsVisible: with privileges of its own and none of the roles, a login sees no run once roles.sql has been run, and
-// can make none. A policy that is for one tenant at a time is good enough for a gateway.
+// runsVisible: with privileges of its own and none of the roles, a login sees no run once roles.sql
+// has been run, and can make none. A policy that is for one tenant at a time is good enough for a
+// gateway.
 func runsVisible(name string, hidden bool) error {
 	if hidden {
 		return fmt.Errorf("serve as %s: table %s: %w: %s", name, runsTable, outbox.ErrRowsHidden, grantPart(name))

@@ -29,9 +29,10 @@ type Runs struct {
 	pool *pgxpool.Pool
 }
 
-// OpenRuns returns the runs of a database after checking its tables: if they are missing or older than it needs the
-// error is an *outbox.SchemaError. A gateway's role needs outbox_gateway, which row-level security binds to the tenant
-// of each transaction (app.current_namespace), and a worker's outbox_worker.
+// OpenRuns returns the runs of a database after checking its tables: if they are missing or older
+// than it needs the error is an *outbox.SchemaError. A gateway's role needs outbox_gateway, which
+// row-level security binds to the tenant of each transaction (app.current_namespace), and a
+// worker's outbox_worker.
 func OpenRuns(ctx context.Context, pool *pgxpool.Pool) (*Runs, error) {
 	r, err := store.OpenRuns(ctx, newDatabase(pool))
 	if err != nil {
@@ -42,15 +43,16 @@ func OpenRuns(ctx context.Context, pool *pgxpool.Pool) (*Runs, error) {
 
 // Tokens are those of a database.
 //
-// A gateway's role can look tokens up and cannot make any: whoever breaks into a gateway does not leave with a token of
-// his own.
+// A gateway's role can look tokens up and cannot make any: whoever breaks into a gateway does not
+// leave with a token of his own.
 type Tokens struct {
 	*store.Tokens
 
 	pool *pgxpool.Pool
 }
 
-// OpenTokens returns the tokens of a database after checking that it has the tables: if not, an *outbox.SchemaError.
+// OpenTokens returns the tokens of a database after checking that it has the tables: if not, an
+// *outbox.SchemaError.
 func OpenTokens(ctx context.Context, pool *pgxpool.Pool) (*Tokens, error) {
 	s, err := store.OpenTokens(ctx, newDatabase(pool))
 	if err != nil {
@@ -150,11 +152,12 @@ func queue(batch *pgx.Batch, of cold.Language, asks []store.Ask, first ...store.
 	return nil
 }
 
-// rollbackTimeout bounds the wait for a server that does not answer. Past it the connection is closed, and the server
-// rolls back itself.
+// rollbackTimeout bounds the wait for a server that does not answer. Past it the connection is
+// closed, and the server rolls back itself.
 const rollbackTimeout = 5 * time.Second
 
-// rollback ends a transaction that is still open. A connection on which it fails is broken: Release discards it.
+// rollback ends a transaction that is still open. A connection on which it fails is broken: Release
+// discards it.
 func rollback(ctx context.Context, conn *pgxpool.Conn) {
 	if conn.Conn().PgConn().TxStatus() == 'I' {
 		return

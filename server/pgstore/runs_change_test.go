@@ -10,7 +10,8 @@ import (
 	"github.com/outboxrelay/outbox/server/crawl"
 )
 
-// A refused change leaves no transaction open that others would wait for, and a session that can be used.
+// A refused change leaves no transaction open that others would wait for, and a session that can be
+// used.
 func TestRefusedChangeLeavesNoTransaction(t *testing.T) {
 	t.Parallel()
 	r, pool := opened(t)

@@ -54,7 +54,8 @@ func TestClaimRunDoesNotWait(t *testing.T) {
 	}
 }
 
-// A worker's rights are enough to settle a run whose log was ended by plain SQL, and to get past it.
+// A worker's rights are enough to settle a run whose log was ended by plain SQL, and to get past
+// it.
 func TestClaimRunSettlesAsWorker(t *testing.T) {
 	t.Parallel()
 	r, pool := opened(t)

@@ -19,8 +19,9 @@ import (
 	"github.com/outboxrelay/outbox/server/storetest"
 )
 
-// The least privileges are enough for all of a gateway's and a worker's work, and row-level security stays behind the
-// statements' own filter: without it, another tenant's rows are still not to be seen.
+// The least privileges are enough for all of a gateway's and a worker's work, and row-level
+// security stays behind the statements' own filter: without it, another tenant's rows are still not
+// to be seen.
 func TestRunsUnderRowLevelSecurity(t *testing.T) {
 	t.Parallel()
 	super := migrated(t)
@@ -116,8 +117,8 @@ func TestRunsUnderRowLevelSecurity(t *testing.T) {
 	}
 }
 
-// Rows by plain SQL, in the words of the seeds, get the tenant of their run; those of before it, and where no run has
-// one, are the default's.
+// Rows by plain SQL, in the words of the seeds, get the tenant of their run; those of before it,
+// and where no run has one, are the default's.
 func TestPlainSQLRowsGetTheirRunsTenant(t *testing.T) {
 	t.Parallel()
 	r, pool := opened(t)
@@ -152,7 +153,8 @@ func TestPlans(t *testing.T) {
 	} {
 		exec(t, super, fill)
 	}
-	// Of the run that storetest makes the planner knows no events, and all indexes that begin with its id are as good.
+	// Of the run that storetest makes the planner knows no events, and all indexes that begin with
+	// its id are as good.
 	long := query[uuid.UUID](t, super, "SELECT crawl_id FROM crawl_events LIMIT 1")
 	explained := func(pool *pgxpool.Pool) storetest.Explained {
 		return storetest.Explained{Database: newDatabase(pool), Explain: func(statement string, args []any) string {

@@ -20,8 +20,9 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// The tables of FR-006 and FR-007 have times without a zone, which now() writes in the session's. Adopted in a database
-// of another zone than UTC, their times are the instants that they were, and pages of runs neither lose nor repeat one.
+// The tables of FR-006 and FR-007 have times without a zone, which now() writes in the session's.
+// Adopted in a database of another zone than UTC, their times are the instants that they were, and
+// pages of runs neither lose nor repeat one.
 func TestAdoptedTimesWithoutZone(t *testing.T) {
 	t.Parallel()
 	for _, zone := range []string{"America/New_York", "Asia/Shanghai"} {

@@ -20,8 +20,9 @@ type Subscriptions struct{ db database }
 
 var _ subscription.Store = (*Subscriptions)(nil)
 
-// OpenSubscriptions returns the subscriptions of a database after checking that it has the tables, which are of the
-// migration set log: if not, an *outbox.SchemaError. A gateway's role needs outbox_gateway.
+// OpenSubscriptions returns the subscriptions of a database after checking that it has the tables,
+// which are of the migration set log: if not, an *outbox.SchemaError. A gateway's role needs
+// outbox_gateway.
 func OpenSubscriptions(ctx context.Context, pool *pgxpool.Pool) (*Subscriptions, error) {
 	if err := pgschema.CheckTable(ctx, pool, "outbox_subscriptions", []string{"most", "late_snapshot"}); err != nil {
 		return nil, err
@@ -32,7 +33,8 @@ func OpenSubscriptions(ctx context.Context, pool *pgxpool.Pool) (*Subscriptions,
 // named is the subscription of a statement.
 type named struct{ Name, Tenant string }
 
-// ask runs a statement, in one round trip with the question whether the subscription is the tenant's. data has a named.
+// ask runs a statement, in one round trip with the question whether the subscription is the
+// tenant's. data has a named.
 func (s *Subscriptions) ask(
 	ctx context.Context, of named, statement string, data any, row func(store.Row) error,
 ) error {

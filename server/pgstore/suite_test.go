@@ -23,8 +23,8 @@ func TestStoreSuite(t *testing.T) {
 	})
 }
 
-// The same store behind a pooler that lends a session for a transaction: the tokens, which every request asks for.
-// `make race` has all areas.
+// The same store behind a pooler that lends a session for a transaction: the tokens, which every
+// request asks for. `make race` has all areas.
 func TestStoreSuiteThroughPooler(t *testing.T) {
 	t.Parallel()
 	areas := []string{storetest.AreaTokens}

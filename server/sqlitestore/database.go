@@ -37,8 +37,9 @@ type Runs struct {
 	db database
 }
 
-// OpenRuns returns the runs of a file after checking its tables. If they are missing or older than it needs the error
-// is an *outbox.SchemaError. If the file can only be read, sqlite.ErrReadOnly. It waits for a transaction that writes.
+// OpenRuns returns the runs of a file after checking its tables. If they are missing or older than
+// it needs the error is an *outbox.SchemaError. If the file can only be read, sqlite.ErrReadOnly.
+// It waits for a transaction that writes.
 func OpenRuns(ctx context.Context, db *sqlite.DB) (*Runs, error) {
 	d := newDatabase(db)
 	r, err := store.OpenRuns(ctx, d)
@@ -74,9 +75,9 @@ type waiting struct {
 	Now, Until, Farthest time.Time
 }
 
-// ClaimRun implements crawl.Store. It looks first without a lock, so that a worker with nothing to do holds up no
-// writer. A lease from before the clock was set back is cut: its worker has as long as this one would to show that it
-// is alive.
+// ClaimRun implements crawl.Store. It looks first without a lock, so that a worker with nothing to
+// do holds up no writer. A lease from before the clock was set back is cut: its worker has as long
+// as this one would to show that it is alive.
 func (r *Runs) ClaimRun(
 	ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(crawl.Run) []crawl.NewEvent,
 ) (crawl.Claim, error) {
@@ -100,7 +101,8 @@ func (r *Runs) ClaimRun(
 // Tokens are those of a file.
 type Tokens struct{ *store.Tokens }
 
-// OpenTokens returns the tokens of a file after checking that it has the tables: if not, an *outbox.SchemaError.
+// OpenTokens returns the tokens of a file after checking that it has the tables: if not, an
+// *outbox.SchemaError.
 func OpenTokens(ctx context.Context, db *sqlite.DB) (*Tokens, error) {
 	s, err := store.OpenTokens(ctx, newDatabase(db))
 	if err != nil {
@@ -124,8 +126,8 @@ func newDatabase(db *sqlite.DB) database {
 	return database{sqlitecold.DB{File: db}, db, &prepared{}, &prepared{}}
 }
 
-// prepared are statements by their texts, for as long as the file is open. To compile them each time costs a change of
-// a run a quarter of its pace.
+// prepared are statements by their texts, for as long as the file is open. To compile them each
+// time costs a change of a run a quarter of its pace.
 type prepared struct{ sync.Map }
 
 func (p *prepared) on(ctx context.Context, db *sql.DB, text string) (*sql.Stmt, error) {
@@ -173,8 +175,8 @@ func (d database) Write(ctx context.Context, tenant string, asks ...store.Ask) e
 	return d.Change(ctx, tenant, func(tx store.Tx) error { return tx.Commit(ctx, asks...) })
 }
 
-// Change implements store.Database. What it has asked for the first time is prepared afterwards: in a transaction on
-// the only connection that writes it would be too late.
+// Change implements store.Database. What it has asked for the first time is prepared afterwards: in
+// a transaction on the only connection that writes it would be too late.
 func (d database) Change(ctx context.Context, _ string, fn func(store.Tx) error) error {
 	begun, err := d.file.Begin(ctx)
 	if err != nil {
@@ -245,8 +247,8 @@ func answer(ctx context.Context, stmt *sql.Stmt, a store.Ask, args []any) error 
 	return sqlitefile.Explain(a.Give(answered{rows}))
 }
 
-// checkIndexes answers with an *outbox.SchemaError if a table lacks one of the indexes, which statements name: SQLite
-// would refuse them.
+// checkIndexes answers with an *outbox.SchemaError if a table lacks one of the indexes, which
+// statements name: SQLite would refuse them.
 func (d database) checkIndexes(ctx context.Context, table string, wanted ...string) error {
 	var have []string
 	if err := d.Read(ctx, "", store.Ask{Name: "check_indexes", Data: struct{ Table string }{table},

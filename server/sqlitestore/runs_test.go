@@ -133,8 +133,8 @@ func pathOf(t testing.TB, db *sqlite.DB) (path string) {
 	return path
 }
 
-// Several processes append to one run and claim runs of one file: each change is whole, numbers have no gap, a run is
-// one claimer's.
+// Several processes append to one run and claim runs of one file: each change is whole, numbers
+// have no gap, a run is one claimer's.
 func TestRunsOfSeveralProcesses(t *testing.T) {
 	t.Parallel()
 	db := runsFile(t)
@@ -263,9 +263,10 @@ func TestPlans(t *testing.T) {
 				}
 			}
 			for line := range strings.Lines(plan) {
-				// json_each is the list of what is asked for; run_claim goes from tenant to tenant, sorts them, and
-				// run_create counts a few rows that are named so. What waits, and what is held, is an index of its own. The
-				// tickets of a token are looked at if a foreign key is violated.
+				// json_each is the list of what is asked for; run_claim goes from tenant to tenant,
+				// sorts them, and run_create counts a few rows that are named so. What waits, and
+				// what is held, is an index of its own. The tickets of a token are looked at if a
+				// foreign key is violated.
 				harmless := slices.ContainsFunc([]string{"VIRTUAL TABLE", "CONSTANT ROW", "crawl_runs_waiting", "crawl_runs_held"},
 					func(text string) bool { return strings.Contains(line, text) })
 				scan := strings.Contains(line, "SCAN") && !harmless &&

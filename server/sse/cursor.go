@@ -9,17 +9,18 @@ import (
 	"strings"
 )
 
-// Cursor returns the number of the last event that a client has: it is to be sent what comes after. It looks in this
-// order and takes the first it finds:
+// Cursor returns the number of the last event that a client has: it is to be sent what comes after.
+// It looks in this order and takes the first it finds:
 //
-//   - the header Last-Event-ID: an EventSource that connects again sends it, to the URL it was made with, so it knows
-//     better than the URL
-//   - the query parameter lastEventId: for who cannot set a header, such as a page that was loaded again
+//   - the header Last-Event-ID: an EventSource that connects again sends it, to the URL it was made
+//     with, so it knows better than the URL
+//   - the query parameter lastEventId: for who cannot set a header, such as a page that was loaded
+//     again
 //   - the query parameter fromSeq: begin with this event, counted from 1
 //
-// A client that names none has nothing, which is 0. An empty value counts as not given: an EventSource without an id
-// leaves the header out, and a copy of one in a script often sends it empty. A malformed value is an error even if a
-// later one is good, and so is one given twice.
+// A client that names none has nothing, which is 0. An empty value counts as not given: an
+// EventSource without an id leaves the header out, and a copy of one in a script often sends it
+// empty. A malformed value is an error even if a later one is good, and so is one given twice.
 func Cursor(h http.Header, q url.Values) (after int64, err error) {
 	text, name, err := lastEventID(h, q)
 	if err != nil {
@@ -45,7 +46,8 @@ func Cursor(h http.Header, q url.Values) (after int64, err error) {
 	return from - 1, nil
 }
 
-// VectorCursor is Cursor for a stream of n sources, which has no fromSeq. A client that names none gets nil.
+// VectorCursor is Cursor for a stream of n sources, which has no fromSeq. A client that names none
+// gets nil.
 func VectorCursor(h http.Header, q url.Values, n int) ([]int64, error) {
 	text, name, err := lastEventID(h, q)
 	if text == "" || err != nil {
@@ -58,7 +60,8 @@ func VectorCursor(h http.Header, q url.Values, n int) ([]int64, error) {
 	return after, nil
 }
 
-// lastEventID returns what the client sends as its last event id, and where it was; empty if nowhere.
+// lastEventID returns what the client sends as its last event id, and where it was; empty if
+// nowhere.
 func lastEventID(h http.Header, q url.Values) (text, name string, err error) {
 	const header, parameter = "Last-Event-ID", "lastEventId"
 	if text, err = only(header, h.Values(header)); text != "" || err != nil {
@@ -78,8 +81,9 @@ func only(name string, values []string) (string, error) {
 	return "", fmt.Errorf("%s: given %d times", name, len(values))
 }
 
-// ParseLastEventID reads the number of an event, 0 to 2^63-1, in the one spelling in which it was sent as an id:
-// decimal digits without sign, space or leading zero. The error quotes at most 40 bytes.
+// ParseLastEventID reads the number of an event, 0 to 2^63-1, in the one spelling in which it was
+// sent as an id: decimal digits without sign, space or leading zero. The error quotes at most 40
+// bytes.
 func ParseLastEventID(header string) (int64, error) {
 	if header == "" {
 		return 0, errors.New("empty, want the number of an event")
@@ -99,8 +103,8 @@ func ParseLastEventID(header string) (int64, error) {
 	return n, nil
 }
 
-// ParseVector reads the cursor of a stream of n sources, for example 12.7.0: the number of the last event of each, in
-// the order in which the client named them. The error quotes at most 40 bytes.
+// ParseVector reads the cursor of a stream of n sources, for example 12.7.0: the number of the last
+// event of each, in the order in which the client named them. The error quotes at most 40 bytes.
 func ParseVector(s string, n int) ([]int64, error) {
 	if places := strings.Count(s, ".") + 1; places != n { // before anything is allocated for them
 		return nil, fmt.Errorf("%s has %d places, want one for each of %d sources", quote(s), places, n)

@@ -106,8 +106,8 @@ func TestParseLastEventIDRefuses(t *testing.T) {
 	}
 }
 
-// FuzzCursor: accepted is exactly the spelling that a number is written in, so that there is one text for each
-// position.
+// FuzzCursor: accepted is exactly the spelling that a number is written in, so that there is one
+// text for each position.
 func FuzzCursor(f *testing.F) {
 	for _, text := range []string{"0", "12.7.0", "9223372036854775807", "01", "+1", "1..2", ".", "",
 		"9223372036854775808"} {

@@ -11,21 +11,21 @@ import (
 
 // Event is one block of a stream.
 type Event struct {
-	// ID becomes the client's last event id, which it sends when it connects again. Empty: the client keeps the one it
-	// has.
+	// ID becomes the client's last event id, which it sends when it connects again. Empty: the
+	// client keeps the one it has.
 	ID string
 	// Name is the type of the event. Empty: a browser calls it "message".
 	Name string
-	// Data is what the client's handler gets. Empty but not nil is an event with empty data. Nil is no event: the
-	// client takes ID and Retry over, and no handler is called.
+	// Data is what the client's handler gets. Empty but not nil is an event with empty data. Nil is
+	// no event: the client takes ID and Retry over, and no handler is called.
 	Data []byte
-	// Retry is how long the client is to wait before it connects again, in whole milliseconds, rounded up. 0: as it
-	// does now.
+	// Retry is how long the client is to wait before it connects again, in whole milliseconds,
+	// rounded up. 0: as it does now.
 	Retry time.Duration
 }
 
-// What has no encoding. The format knows no escapes, so the only safe thing to do with a line break in a one-line field
-// is not to write it.
+// What has no encoding. The format knows no escapes, so the only safe thing to do with a line break
+// in a one-line field is not to write it.
 var (
 	errID    = errors.New("encode event: the id contains NUL, CR or LF")
 	errName  = errors.New("encode event: the name contains NUL, CR or LF")
@@ -34,8 +34,8 @@ var (
 	errEmpty = errors.New("encode event: nothing in it")
 )
 
-// Append appends e to dst as a client reads it. An event that cannot be encoded is an error, and dst is returned as it
-// was.
+// Append appends e to dst as a client reads it. An event that cannot be encoded is an error, and
+// dst is returned as it was.
 func Append(dst []byte, e Event) ([]byte, error) {
 	switch {
 	case strings.ContainsAny(e.ID, "\x00\r\n"): // with a NUL the client would ignore it and come back with an older one
@@ -49,8 +49,8 @@ func Append(dst []byte, e Event) ([]byte, error) {
 	case e.Data == nil && e.ID == "" && e.Retry == 0:
 		return dst, errEmpty
 	}
-	// The space after a colon is not part of the value. It is always written, because a value may begin with one of its
-	// own.
+	// The space after a colon is not part of the value. It is always written, because a value may
+	// begin with one of its own.
 	if e.ID != "" {
 		dst = append(append(append(dst, "id: "...), e.ID...), '\n')
 	}
@@ -68,18 +68,19 @@ func Append(dst []byte, e Event) ([]byte, error) {
 	return append(dst, '\n'), nil
 }
 
-// AppendComment appends text as a comment, which clients ignore: a sign of life that keeps proxies from closing a quiet
-// connection. It must come between events, not within one.
+// AppendComment appends text as a comment, which clients ignore: a sign of life that keeps proxies
+// from closing a quiet connection. It must come between events, not within one.
 func AppendComment(dst []byte, text string) []byte {
 	return appendLines(dst, ": ", []byte(text))
 }
 
-// appendLines appends each line of text, after prefix. A line ends with LF, CRLF or CR, as in the format itself. What
-// follows the last line end is a line, even if it is empty, so that a client gets back all of them.
+// appendLines appends each line of text, after prefix. A line ends with LF, CRLF or CR, as in the
+// format itself. What follows the last line end is a line, even if it is empty, so that a client
+// gets back all of them.
 func appendLines(dst []byte, prefix string, text []byte) []byte {
 	begin := 0
-	// Each kind of line end is looked for again only when the last one found is behind: two fast searches over the
-	// text, however many lines.
+	// Each kind of line end is looked for again only when the last one found is behind: two fast
+	// searches over the text, however many lines.
 	lf, cr := find(text, 0, '\n'), find(text, 0, '\r')
 	for {
 		end := min(lf, cr)
@@ -108,8 +109,8 @@ func find(text []byte, from int, c byte) int {
 	return len(text)
 }
 
-// quote is what an error shows of a text that somebody sent: at most its first 40 bytes, with nothing that a log or a
-// terminal would obey.
+// quote is what an error shows of a text that somebody sent: at most its first 40 bytes, with
+// nothing that a log or a terminal would obey.
 func quote(text string) string {
 	const most = 40
 	if len(text) > most {

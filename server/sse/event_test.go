@@ -77,8 +77,8 @@ func TestAppendComment(t *testing.T) {
 	}
 }
 
-// read is the parser of the standard, section 9.2.6, line by line as it is written there, so that the fuzz test does
-// not depend on what we believe.
+// read is the parser of the standard, section 9.2.6, line by line as it is written there, so that
+// the fuzz test does not depend on what we believe.
 func read(stream string) (events []Event, retry string) {
 	var data, name, id string
 	stream = strings.ReplaceAll(strings.ReplaceAll(stream, "\r\n", "\n"), "\r", "\n")

@@ -12,11 +12,12 @@ import (
 
 // Change implements crawl.Store, in two round trips: begin, lock and look; write and commit.
 //
-// Events whose ids are in the log already, with the same type and payload, are not appended again. If all of them are,
-// and the change has no To, the run may be in any status: it is a change whose reply was lost.
+// Events whose ids are in the log already, with the same type and payload, are not appended again.
+// If all of them are, and the change has no To, the run may be in any status: it is a change whose
+// reply was lost.
 //
-// A run whose log was ended by plain SQL, with its status forgotten, gets the status of its last event first, whatever
-// becomes of c.
+// A run whose log was ended by plain SQL, with its status forgotten, gets the status of its last
+// event first, whatever becomes of c.
 func (r *Runs) Change(
 	ctx context.Context, tenant string, run uuid.UUID, c crawl.Change,
 ) (changed crawl.Changed, err error) {
@@ -54,9 +55,9 @@ func identified(events []crawl.NewEvent) ([]crawl.NewEvent, error) {
 	return crawl.Identified(events)
 }
 
-// lock locks a run and reads the end of its log, and which of the events are in it. One whose status does not agree
-// with its log is given the status that its log ended with. That is a transaction of its own, because the caller's may
-// be refused, and has to begin again.
+// lock locks a run and reads the end of its log, and which of the events are in it. One whose
+// status does not agree with its log is given the status that its log ended with. That is a
+// transaction of its own, because the caller's may be refused, and has to begin again.
 func (r *Runs) lock(
 	ctx context.Context, tx Tx, tenant string, run uuid.UUID, events []crawl.NewEvent,
 ) (l *crawl.Locked, again bool, err error) {
@@ -132,7 +133,8 @@ func (r *Runs) apply(
 	return l.Changed(run, len(fresh)), nil
 }
 
-// appended is what run_append.sql and run_send.sql are given: the events, and the same turned on their side.
+// appended is what run_append.sql and run_send.sql are given: the events, and the same turned on
+// their side.
 type appended struct {
 	asked
 	Now             time.Time
@@ -146,8 +148,9 @@ type event struct {
 	Text string    `json:"text"` // the payload
 }
 
-// appending appends events to log and outbox of a run that is locked, after its last. The outbox draws its positions in
-// the order of the numbers and under the same lock, so the relay publishes a run's events in their order.
+// appending appends events to log and outbox of a run that is locked, after its last. The outbox
+// draws its positions in the order of the numbers and under the same lock, so the relay publishes a
+// run's events in their order.
 func appending(run crawl.Run, events []crawl.NewEvent, now time.Time) []Ask {
 	if len(events) == 0 {
 		return nil

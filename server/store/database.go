@@ -11,11 +11,13 @@ import (
 	"github.com/outboxrelay/outbox/server/crawl"
 )
 
-// Database runs the statements of a store, in as few round trips as it can. It is safe for concurrent use. A tenant is
-// the one that a transaction speaks for, where row-level security asks; "": all.
+// Database runs the statements of a store, in as few round trips as it can. It is safe for
+// concurrent use. A tenant is the one that a transaction speaks for, where row-level security asks;
+// "": all.
 type Database interface {
 	cold.Language
-	// Check answers with an *outbox.SchemaError if a table is not there or lacks one of the columns.
+	// Check answers with an *outbox.SchemaError if a table is not there or lacks one of the
+	// columns.
 	Check(ctx context.Context, table string, columns []string) error
 	// Refused tells whether the database did not take a value of a row, and its words.
 	Refused(err error) (words string, refused bool)
@@ -23,7 +25,8 @@ type Database interface {
 	Read(ctx context.Context, tenant string, a Ask) error
 	// Write is one transaction of these statements.
 	Write(ctx context.Context, tenant string, asks ...Ask) error
-	// Change is one transaction, which goes on by what it has read. What fn does not commit is undone.
+	// Change is one transaction, which goes on by what it has read. What fn does not commit is
+	// undone.
 	Change(ctx context.Context, tenant string, fn func(Tx) error) error
 }
 
@@ -106,8 +109,9 @@ func text(json []byte) any {
 	return string(json)
 }
 
-// refused makes what the database refuses of a value a *crawl.FieldError. What it is known to refuse is found before,
-// by checkJSON or crawl.Service: this is for servers with narrower limits (max_stack_depth), and for texts.
+// refused makes what the database refuses of a value a *crawl.FieldError. What it is known to
+// refuse is found before, by checkJSON or crawl.Service: this is for servers with narrower limits
+// (max_stack_depth), and for texts.
 func refused(db Database, err error, field string) error {
 	if words, is := db.Refused(err); is {
 		return &crawl.FieldError{Field: field, Problem: "is refused by the database: " + words}

@@ -14,8 +14,9 @@ import (
 	"github.com/outboxrelay/outbox/server/crawl"
 )
 
-// sameJSON tells whether two texts are one value, as PostgreSQL compares jsonb: neither white space, nor the order of
-// keys, nor 1.0 for 1 is a difference. No text at all is only the same as none.
+// sameJSON tells whether two texts are one value, as PostgreSQL compares jsonb: neither white
+// space, nor the order of keys, nor 1.0 for 1 is a difference. No text at all is only the same as
+// none.
 func sameJSON(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -46,9 +47,9 @@ func sameValue(a, b any) bool {
 	return a == b
 }
 
-// plainNumber spells a JSON number in the one way that all its spellings share: sign, digits without zeros at either
-// end, and the power of ten of the last. Not through a float, which has 15 digits of it, nor spelled out: 1e131071 has
-// 131,072.
+// plainNumber spells a JSON number in the one way that all its spellings share: sign, digits
+// without zeros at either end, and the power of ten of the last. Not through a float, which has 15
+// digits of it, nor spelled out: 1e131071 has 131,072.
 func plainNumber(s string) string {
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(s), "e")
 	power, _ := strconv.Atoi(exponent) // "" is 0; what no int holds, jsonb refuses
@@ -65,9 +66,9 @@ func plainNumber(s string) string {
 	return sign + significant + "e" + strconv.Itoa(power-len(fraction)+len(digits)-len(significant))
 }
 
-// checkJSON reports what PostgreSQL's jsonb would refuse, as a *crawl.FieldError, before a database does: SQLite takes
-// more, and what was tried on a file has to work in production. crawl.Service finds it before, so this is for other
-// callers.
+// checkJSON reports what PostgreSQL's jsonb would refuse, as a *crawl.FieldError, before a database
+// does: SQLite takes more, and what was tried on a file has to work in production. crawl.Service
+// finds it before, so this is for other callers.
 func checkJSON(field string, b json.RawMessage) error {
 	if b == nil {
 		return nil

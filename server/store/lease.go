@@ -28,14 +28,15 @@ func lease(run uuid.UUID, hold crawl.Hold, ttl time.Duration) leased {
 		Microseconds: ttl.Microseconds()}
 }
 
-// ClaimRun implements crawl.Store, in two round trips. Of a run that becomes RUNNING nothing is to be seen before its
-// events are.
+// ClaimRun implements crawl.Store, in two round trips. Of a run that becomes RUNNING nothing is to
+// be seen before its events are.
 //
-// Among tenants of whose runs as many are held this store goes round. Stores that claim beside it go round on their
-// own.
+// Among tenants of whose runs as many are held this store goes round. Stores that claim beside it
+// go round on their own.
 //
-// A run whose log was ended by plain SQL, with its status forgotten, gets the status of its last event and is passed
-// over. It is often the oldest, and would be claimed, and its first event refused, before every other run for ever.
+// A run whose log was ended by plain SQL, with its status forgotten, gets the status of its last
+// event and is passed over. It is often the oldest, and would be claimed, and its first event
+// refused, before every other run for ever.
 func (r *Runs) ClaimRun(
 	ctx context.Context, owner uuid.UUID, crawlers []string, ttl time.Duration, events func(crawl.Run) []crawl.NewEvent,
 ) (crawl.Claim, error) {

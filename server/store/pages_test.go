@@ -6,8 +6,8 @@ import (
 	"github.com/outboxrelay/outbox/server/crawl"
 )
 
-// What a page is bounded by is known after it has been read: after large events fewer are asked for, and after small
-// ones soon more again.
+// What a page is bounded by is known after it has been read: after large events fewer are asked
+// for, and after small ones soon more again.
 func TestPageSize(t *testing.T) {
 	t.Parallel()
 	var p pageSize

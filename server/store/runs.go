@@ -14,16 +14,19 @@ import (
 	"github.com/outboxrelay/outbox/server/crawl"
 )
 
-// Runs keeps crawl runs, their log and their outbox in the tables of set crawl. It is safe for concurrent use.
+// Runs keeps crawl runs, their log and their outbox in the tables of set crawl. It is safe for
+// concurrent use.
 //
-// Every statement names its tenant, but for those of ClaimRun, RenewRun and ReleaseRun, which are for the runs of all.
+// Every statement names its tenant, but for those of ClaimRun, RenewRun and ReleaseRun, which are
+// for the runs of all.
 type Runs struct {
 	db    Database
 	pages pageSize
 	turn  atomic.Value // string: whose run was claimed last
-	// turns has those take turns who create runs of one tenant: each counts, and must see what the one before has
-	// inserted. A lock of the database would be one that any login can take and keep (pg_advisory_lock); so as many
-	// runs too many as there are other gateways may come in at the same moment.
+	// turns has those take turns who create runs of one tenant: each counts, and must see what the
+	// one before has inserted. A lock of the database would be one that any login can take and keep
+	// (pg_advisory_lock); so as many runs too many as there are other gateways may come in at the
+	// same moment.
 	turns *crawl.Shares
 }
 
@@ -40,8 +43,8 @@ var runColumns = []struct {
 	{"crawl_outbox", []string{"event_id", "seq", "tenant_id"}},
 }
 
-// OpenRuns returns the runs of a database after checking its tables. If they are missing or older than it needs the
-// error is an *outbox.SchemaError.
+// OpenRuns returns the runs of a database after checking its tables. If they are missing or older
+// than it needs the error is an *outbox.SchemaError.
 func OpenRuns(ctx context.Context, db Database) (*Runs, error) {
 	for _, t := range runColumns {
 		if err := db.Check(ctx, t.table, t.columns); err != nil {
@@ -143,8 +146,8 @@ func (r *Runs) GetRun(ctx context.Context, tenant string, id uuid.UUID) (run cra
 	return run, nil
 }
 
-// Readable tells whether the runs can be read: a server that answers is not enough for a gateway to be ready. It costs
-// one probe of the primary key.
+// Readable tells whether the runs can be read: a server that answers is not enough for a gateway to
+// be ready. It costs one probe of the primary key.
 func (r *Runs) Readable(ctx context.Context) error {
 	if _, err := r.GetRun(ctx, crawl.DefaultTenant, uuid.Nil); !errors.Is(err, crawl.ErrNotFound) {
 		return err
@@ -152,7 +155,8 @@ func (r *Runs) Readable(ctx context.Context) error {
 	return nil
 }
 
-// runList is what run_list.sql is given. Each way to filter makes a text of its own, which an index serves.
+// runList is what run_list.sql is given. Each way to filter makes a text of its own, which an index
+// serves.
 type runList struct {
 	crawl.RunFilter
 	Tenant string
@@ -160,8 +164,9 @@ type runList struct {
 	Bytes  int
 }
 
-// ListRuns implements crawl.Store. A page ends where its runs reach crawl.PageBytes. A database may count the bytes as
-// stored, which compression makes fewer, so they are counted again as they are read.
+// ListRuns implements crawl.Store. A page ends where its runs reach crawl.PageBytes. A database may
+// count the bytes as stored, which compression makes fewer, so they are counted again as they are
+// read.
 func (r *Runs) ListRuns(
 	ctx context.Context, tenant string, f crawl.RunFilter,
 ) (runs []crawl.Run, more bool, err error) {
@@ -193,9 +198,9 @@ func (r *Runs) ListRuns(
 
 // ListEvents implements crawl.Store.
 //
-// A page ends where its payloads, as text, reach crawl.PageBytes: only what is read tells, since a megabyte may be
-// stored in 12 KB. What was asked for beyond is discarded, so fewer are asked for after large ones, and the rest only
-// if there was room.
+// A page ends where its payloads, as text, reach crawl.PageBytes: only what is read tells, since a
+// megabyte may be stored in 12 KB. What was asked for beyond is discarded, so fewer are asked for
+// after large ones, and the rest only if there was room.
 func (r *Runs) ListEvents(
 	ctx context.Context, tenant string, run uuid.UUID, after int64, limit int,
 ) (events []crawl.Event, err error) {
@@ -231,8 +236,8 @@ func (r *Runs) ListEvents(
 	return events, err
 }
 
-// pageSize is how large payloads are, by the pages seen last. It halves at most from one read to the next: runs of
-// small events and of large ones are read by turns.
+// pageSize is how large payloads are, by the pages seen last. It halves at most from one read to
+// the next: runs of small events and of large ones are read by turns.
 type pageSize struct{ average atomic.Int64 }
 
 func (p *pageSize) ask(bytes int) int { return max(1, bytes/max(1, int(p.average.Load()))) }

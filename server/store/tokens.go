@@ -13,12 +13,14 @@ import (
 	"github.com/outboxrelay/outbox/server/token"
 )
 
-// Tokens keeps the API's tokens and tickets in outbox_tokens and outbox_tickets. It is safe for concurrent use.
+// Tokens keeps the API's tokens and tickets in outbox_tokens and outbox_tickets. It is safe for
+// concurrent use.
 type Tokens struct{ db Database }
 
 var _ token.Store = (*Tokens)(nil)
 
-// OpenTokens returns the tokens of a database after checking that it has the tables: if not, an *outbox.SchemaError.
+// OpenTokens returns the tokens of a database after checking that it has the tables: if not, an
+// *outbox.SchemaError.
 func OpenTokens(ctx context.Context, db Database) (*Tokens, error) {
 	for table, column := range map[string]string{"outbox_tokens": "sha256", "outbox_tickets": "token_id"} {
 		if err := db.Check(ctx, table, []string{column}); err != nil {
@@ -172,8 +174,9 @@ func (s *Tokens) ValidTokens(ctx context.Context, ids []string) (valid []string,
 	return valid, nil
 }
 
-// CreateTicket implements token.Store. The tenant is the token's, and ttl at most a minute, by the table's check. With
-// each that is made up to ten that have expired go, so that the table never holds more than are being made.
+// CreateTicket implements token.Store. The tenant is the token's, and ttl at most a minute, by the
+// table's check. With each that is made up to ten that have expired go, so that the table never
+// holds more than are being made.
 func (s *Tokens) CreateTicket(
 	ctx context.Context, p token.Principal, sum [32]byte, ttl time.Duration,
 ) (expires time.Time, err error) {
@@ -188,8 +191,8 @@ func (s *Tokens) CreateTicket(
 	return required(at), nil
 }
 
-// RedeemTicket implements token.Store. What a ticket allows is what its token allows too: whoever can insert tickets
-// could else name any tenant and scope.
+// RedeemTicket implements token.Store. What a ticket allows is what its token allows too: whoever
+// can insert tickets could else name any tenant and scope.
 func (s *Tokens) RedeemTicket(ctx context.Context, sum [32]byte) (p token.Principal, err error) {
 	q := until(time.Now(), 0)
 	q.Sum = sum[:]

@@ -76,8 +76,9 @@ func (p plannedTx) Commit(ctx context.Context, asks ...store.Ask) error {
 	return p.Tx.Commit(ctx, asks...)
 }
 
-// Plans has a store do all that it can on a database with rows, where no run may wait for a worker, and returns how
-// each statement was carried out: by the name of its file and, of a list, what it is filtered by.
+// Plans has a store do all that it can on a database with rows, where no run may wait for a worker,
+// and returns how each statement was carried out: by the name of its file and, of a list, what it
+// is filtered by.
 func Plans(t *testing.T, owner, gateway, worker Explained) map[string]string {
 	t.Helper()
 	all := &plans{t: t, by: map[string]string{}}

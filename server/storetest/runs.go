@@ -263,8 +263,8 @@ func listsEvents(t *testing.T, s *suite) {
 	}
 }
 
-// A page of large events is short: each reader of a stream that is behind holds one. The second kind is large only
-// where numbers come back spelled out.
+// A page of large events is short: each reader of a stream that is behind holds one. The second
+// kind is large only where numbers come back spelled out.
 func boundsPageOfEvents(t *testing.T, s *suite) {
 	r := s.runs(t)
 	run := r.start(t)
@@ -304,9 +304,9 @@ func boundsPageOfEvents(t *testing.T, s *suite) {
 	}
 }
 
-// A page of large runs is short, and the next goes on where it ended. Sixty clients that ask for 500 runs of 56 KB at
-// once are not to cost gigabytes. The texts compress to nothing, and the second kind of configuration is larger as the
-// database keeps it than as it is written.
+// A page of large runs is short, and the next goes on where it ended. Sixty clients that ask for
+// 500 runs of 56 KB at once are not to cost gigabytes. The texts compress to nothing, and the
+// second kind of configuration is larger as the database keeps it than as it is written.
 func boundsPageOfRuns(t *testing.T, s *suite) {
 	r := s.runs(t)
 	want := map[uuid.UUID]bool{}
@@ -380,8 +380,8 @@ func hidesRunsOfAnotherTenant(t *testing.T, s *suite) {
 	r.wants(t, "the run afterwards", before, runState)
 }
 
-// Rows in the words of the seeds get the next number of their run, an id, a time and the tenant; where no run has one,
-// the default's.
+// Rows in the words of the seeds get the next number of their run, an id, a time and the tenant;
+// where no run has one, the default's.
 func numbersPlainSQL(t *testing.T, s *suite) {
 	r := s.runs(t)
 	run := r.start(t).ID

@@ -40,8 +40,8 @@ func together(n int, fn func(i int)) {
 	group.Wait()
 }
 
-// inOrder fails t unless each run's numbers begin with 1 and have no gap, in the order of positions, and the outbox has
-// what the log has.
+// inOrder fails t unless each run's numbers begin with 1 and have no gap, in the order of
+// positions, and the outbox has what the log has.
 func (r runSuite) inOrder(t *testing.T) {
 	t.Helper()
 	for _, table := range []string{"crawl_events", "crawl_outbox"} {
@@ -220,8 +220,8 @@ func appendsEventOnce(t *testing.T, s *suite) {
 	r.inOrder(t)
 }
 
-// What is refused leaves nothing, neither of the events before it nor of the status, and nothing that the next change
-// would wait for.
+// What is refused leaves nothing, neither of the events before it nor of the status, and nothing
+// that the next change would wait for.
 func leavesNothingOfRefusedChange(t *testing.T, s *suite) {
 	r := s.runs(t)
 	run := r.start(t).ID

@@ -112,7 +112,8 @@ func givesRunToOneClaimer(t *testing.T, s *suite) {
 	r.inOrder(t)
 }
 
-// The second worker goes on where the first one stood, and the first one, which comes back, can do nothing.
+// The second worker goes on where the first one stood, and the first one, which comes back, can do
+// nothing.
 func refusesStaleWorker(t *testing.T, s *suite) {
 	r := s.runs(t)
 	r.create(t, demoRun)
@@ -161,8 +162,8 @@ func refusesStaleWorker(t *testing.T, s *suite) {
 	r.wants(t, "the run afterwards", before, runState)
 }
 
-// A graceful stop, and one node that kills its workers again and again: each claim is counted, until a node is
-// finished.
+// A graceful stop, and one node that kills its workers again and again: each claim is counted,
+// until a node is finished.
 func countsClaims(t *testing.T, s *suite) {
 	r := s.runs(t)
 	id := r.create(t, demoRun).ID
@@ -240,7 +241,8 @@ func leavesNothingOfRefusedClaim(t *testing.T, s *suite) {
 	}
 }
 
-// A run whose log was ended by plain SQL is given that end, and keeps no worker from the runs after it.
+// A run whose log was ended by plain SQL is given that end, and keeps no worker from the runs after
+// it.
 func passesOverRunsThatAreOver(t *testing.T, s *suite) {
 	r := s.runs(t)
 	pending, running := r.create(t, demoRun), r.create(t, demoRun)

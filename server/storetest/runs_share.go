@@ -52,7 +52,8 @@ func (r runSuite) complete(t *testing.T, c crawl.Claim) {
 	}
 }
 
-// A tenant that has queued many runs keeps another one waiting for no longer than a worker takes to get free.
+// A tenant that has queued many runs keeps another one waiting for no longer than a worker takes to
+// get free.
 func givesTenantWithFewest(t *testing.T, s *suite) {
 	r := s.runs(t)
 	r.wait(t, acme, 20, time.Hour)
@@ -88,8 +89,8 @@ func hasTenantsTakeTurns(t *testing.T, s *suite) {
 	}
 }
 
-// Runs whose worker died are RUNNING and nobody's: they must not count against their tenant, or it would never get
-// one back while another's tenant has some that wait.
+// Runs whose worker died are RUNNING and nobody's: they must not count against their tenant, or it
+// would never get one back while another's tenant has some that wait.
 func countsHeldRuns(t *testing.T, s *suite) {
 	r := s.runs(t)
 	r.wait(t, umbrella, 3, 0)

@@ -114,8 +114,8 @@ func (r runSuite) until(t *testing.T, run crawl.Run, want crawl.Status) crawl.Ru
 	}
 }
 
-// sound fails t unless every log is whole, with one terminal event as its last and each node in it once, and the outbox
-// has the same.
+// sound fails t unless every log is whole, with one terminal event as its last and each node in it
+// once, and the outbox has the same.
 func (r runSuite) sound(t *testing.T) {
 	t.Helper()
 	r.inOrder(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/outboxrelay/outbox/server/token"
 )
 
-// StoreHarness is a database with the tables of sets core and crawl, fresh for one test, and what the store under test
-// makes of it.
+// StoreHarness is a database with the tables of sets core and crawl, fresh for one test, and what
+// the store under test makes of it.
 type StoreHarness struct {
 	Runs   func(t *testing.T) crawl.Store
 	Tokens func(t *testing.T) token.Store
@@ -40,8 +40,8 @@ const (
 // patience is how long something may take that a busy machine delays.
 const patience = 5 * time.Minute
 
-// StoreSuite runs the contract of a store against databases made by newHarness, one a test: that of the areas, or of
-// all where none is named. A harness needs only the fields that its areas use.
+// StoreSuite runs the contract of a store against databases made by newHarness, one a test: that of
+// the areas, or of all where none is named. A harness needs only the fields that its areas use.
 func StoreSuite(t *testing.T, newHarness func(t *testing.T) StoreHarness, areas ...string) {
 	for _, area := range []struct {
 		name  string

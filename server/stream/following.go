@@ -26,7 +26,8 @@ func (f *following) common() *following { return f }
 
 // subscribe has l told of what is published from now on.
 func (f *following) subscribe(ctx context.Context, channel string, l outbox.Listener) (acknowledged bool) {
-	// A reader that goes away while it is the first must not leave the next one with half a beginning.
+	// A reader that goes away while it is the first must not leave the next one with half a
+	// beginning.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.hub.cfg.SubscribeTimeout)
 	defer cancel()
 	acknowledged, stop := f.hub.live.Subscribe(ctx, channel, l)
@@ -94,11 +95,12 @@ func (h *Hub) follow(ctx context.Context, s Source, r *Reader) (tail, error) {
 	}
 }
 
-// maxLingering bounds the tails that are kept without readers. Each costs a subscription, and anybody may name topics.
+// maxLingering bounds the tails that are kept without readers. Each costs a subscription, and
+// anybody may name topics.
 const maxLingering = 1000
 
-// leave takes a reader from a tail, which ends with its last one. A run's ends at once, because its log has all of it,
-// a topic's some time later if it has anything.
+// leave takes a reader from a tail, which ends with its last one. A run's ends at once, because its
+// log has all of it, a topic's some time later if it has anything.
 func (h *Hub) leave(t tail, r *Reader) {
 	f := t.common()
 	f.mu.Lock()

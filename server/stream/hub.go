@@ -13,30 +13,33 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Log is the history of runs: what was committed. A page may be read at any time, by many readers at once.
+// Log is the history of runs: what was committed. A page may be read at any time, by many readers
+// at once.
 type Log interface {
 	// Page returns at most limit events of a run with a greater number than after, in order.
 	Page(ctx context.Context, tenant string, run uuid.UUID, after int64, limit int) ([]Message, error)
-	// News is Page for what has just been committed: it does not wait behind pages. A hub asks for a few at once,
-	// whatever is published.
+	// News is Page for what has just been committed: it does not wait behind pages. A hub asks for
+	// a few at once, whatever is published.
 	News(ctx context.Context, tenant string, run uuid.UUID, after int64, limit int) ([]Message, error)
-	// Tops returns the number of the last event of each of these runs; a run without events may be left out.
+	// Tops returns the number of the last event of each of these runs; a run without events may be
+	// left out.
 	Tops(ctx context.Context, tenant string, runs []uuid.UUID) (map[uuid.UUID]int64, error)
 }
 
 // Config holds a Hub's settings. The zero value is good.
 type Config struct {
-	// PollInterval is how often the log is asked for events that did not arrive live (200 ms, FR-005's interval).
+	// PollInterval is how often the log is asked for events that did not arrive live (200 ms,
+	// FR-005's interval).
 	PollInterval time.Duration
 	// PageSize is how many events are read from the log at once (500).
 	PageSize int
 	// LogTimeout bounds one read of the log (10 s).
 	LogTimeout time.Duration
-	// SubscribeTimeout is how long a reader's beginning waits for the broker to acknowledge; after it, it begins with
-	// the log alone (1 s).
+	// SubscribeTimeout is how long a reader's beginning waits for the broker to acknowledge; after
+	// it, it begins with the log alone (1 s).
 	SubscribeTimeout time.Duration
-	// Linger is how long the messages of a topic are kept after its last reader has gone, so that one that comes back
-	// goes on where it was (1 min).
+	// Linger is how long the messages of a topic are kept after its last reader has gone, so that
+	// one that comes back goes on where it was (1 min).
 	Linger time.Duration
 	// RunChannel names the channel of a run ("run:" and its id, FR-005).
 	RunChannel func(tenant string, run uuid.UUID) (string, error)
@@ -70,7 +73,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Hub serves the streams of one process. Each run or topic that has readers is followed once, however many they are.
+// Hub serves the streams of one process. Each run or topic that has readers is followed once,
+// however many they are.
 type Hub struct {
 	log  Log
 	live outbox.Subscriber
@@ -115,10 +119,11 @@ type tail interface {
 	beginning() int64
 	// position returns where a reader goes on after a reset.
 	position() int64
-	// next returns messages after cursor, which may need the log, or none if there are none now. reset says that some
-	// may have been missed.
+	// next returns messages after cursor, which may need the log, or none if there are none now.
+	// reset says that some may have been missed.
 	next(ctx context.Context, cursor int64) (messages []Message, reset bool, err error)
-	// keeps tells whether there is something that a reader could come back for, after the last has gone.
+	// keeps tells whether there is something that a reader could come back for, after the last has
+	// gone.
 	keeps() bool
 	// end stops following.
 	end()
@@ -136,8 +141,8 @@ const (
 	fillers      = 4 // reads of the log at once, besides those that readers do themselves
 )
 
-// Run looks for lost events until ctx ends. Without it, what the broker loses is found only when the next event
-// arrives.
+// Run looks for lost events until ctx ends. Without it, what the broker loses is found only when
+// the next event arrives.
 func (h *Hub) Run(ctx context.Context) error {
 	var filling sync.WaitGroup
 	defer filling.Wait()
@@ -181,8 +186,8 @@ func (h *Hub) Run(ctx context.Context) error {
 // topsAtOnce bounds one question: each run costs a probe of an index.
 const topsAtOnce = 500
 
-// poll asks for the last number of every followed run, and has those read that did not arrive. One question serves all
-// readers.
+// poll asks for the last number of every followed run, and has those read that did not arrive. One
+// question serves all readers.
 func (h *Hub) poll(ctx context.Context) error {
 	h.mu.Lock()
 	byTenant := map[string][]*runTail{}

@@ -9,9 +9,11 @@ import (
 	"strings"
 )
 
-// Message is one event as readers get it. Its bytes are shared by all readers and must not be changed.
+// Message is one event as readers get it. Its bytes are shared by all readers and must not be
+// changed.
 type Message struct {
-	// Seq is its number: within its run from 1 without a gap, or within a topic as this process has counted.
+	// Seq is its number: within its run from 1 without a gap, or within a topic as this process has
+	// counted.
 	Seq     int64
 	Type    string
 	Event   []byte // the CloudEvent
@@ -23,9 +25,9 @@ func (m *Message) size() int { return len(m.Event) + messageOverhead }
 // messageOverhead is about what a message costs besides its bytes. Payload is a part of Event.
 const messageOverhead = 96
 
-// sequence reads the number of what was published on a run's channel. It says which event of the log to look for, and
-// is never shown, so it is believed of anybody. What was written by plain SQL, or published without an envelope, has
-// none.
+// sequence reads the number of what was published on a run's channel. It says which event of the
+// log to look for, and is never shown, so it is believed of anybody. What was written by plain SQL,
+// or published without an envelope, has none.
 func sequence(published []byte) (seq int64, ok bool) {
 	members, err := decode(published)
 	if err != nil {
@@ -35,8 +37,8 @@ func sequence(published []byte) (seq int64, ok bool) {
 	return seq, err == nil && seq >= 1
 }
 
-// decodeTopic reads what was published on the channel of a topic. An event of another tenant, or of nobody knows which,
-// is not ok.
+// decodeTopic reads what was published on the channel of a topic. An event of another tenant, or of
+// nobody knows which, is not ok.
 func decodeTopic(published []byte, tenant string) (m Message, ok bool) {
 	members, err := decode(published)
 	if err != nil || members.text("tenantid") != tenant || members["data"] == nil {
@@ -61,8 +63,8 @@ var (
 	errName     = errors.New("read message: a member is there twice, or has a capital, which no CloudEvent has")
 )
 
-// decode takes an object literally. To encoding/json TenantID is tenantid, and the last of two members wins: a message
-// could name one tenant to this gateway and another to its readers.
+// decode takes an object literally. To encoding/json TenantID is tenantid, and the last of two
+// members wins: a message could name one tenant to this gateway and another to its readers.
 func decode(published []byte) (members, error) {
 	d := json.NewDecoder(bytes.NewReader(published))
 	if begin, err := d.Token(); err != nil || begin != json.Delim('{') {
@@ -93,8 +95,8 @@ func decode(published []byte) (members, error) {
 	return m, nil
 }
 
-// within returns the data as a part of the event's bytes, where outbox.CloudEvent puts it, so that it is not kept
-// twice.
+// within returns the data as a part of the event's bytes, where outbox.CloudEvent puts it, so that
+// it is not kept twice.
 func within(published, data []byte) []byte {
 	end := len(published) - 1
 	if begin := end - len(data); begin >= 0 && bytes.Equal(published[begin:end], data) {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// ErrBeyond says that a reader has seen events that the log does not have (any more): a database that took over had not
-// received them. It has to begin again.
+// ErrBeyond says that a reader has seen events that the log does not have (any more): a database
+// that took over had not received them. It has to begin again.
 var ErrBeyond = errors.New("the log ends before the reader's cursor")
 
 // Reader reads some sources, each from its own cursor on. It is for one goroutine.
@@ -36,12 +36,13 @@ type Start struct {
 type Batch struct {
 	Source   int // its place in the reader's list
 	Messages []Message
-	// Reset says that messages of a topic may have been missed. The cursors are those to go on with.
+	// Reset says that messages of a topic may have been missed. The cursors are those to go on
+	// with.
 	Reset bool
 }
 
-// Open follows sources. It returns once their history can be read without missing what is published meanwhile. The
-// reader must be closed. Errors are ctx's.
+// Open follows sources. It returns once their history can be read without missing what is published
+// meanwhile. The reader must be closed. Errors are ctx's.
 func (h *Hub) Open(ctx context.Context, starts ...Start) (*Reader, error) {
 	r := &Reader{hub: h, wake: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
 	r.timer.Stop()
@@ -80,12 +81,12 @@ func (r *Reader) Close() {
 	r.hub.stats.readers.Add(-1)
 }
 
-// Cursors returns the number of the last event given out of each source: where a later reader goes on. The slice is the
-// reader's.
+// Cursors returns the number of the last event given out of each source: where a later reader goes
+// on. The slice is the reader's.
 func (r *Reader) Cursors() []int64 { return r.cursors }
 
-// End makes Next return ErrEnded, now and from then on. It may be called at any time by anybody; a context for each
-// reader would cost half a kilobyte more.
+// End makes Next return ErrEnded, now and from then on. It may be called at any time by anybody; a
+// context for each reader would cost half a kilobyte more.
 func (r *Reader) End() {
 	r.ended.Store(true)
 	r.look()
@@ -94,8 +95,8 @@ func (r *Reader) End() {
 // ErrEnded says that End was called.
 var ErrEnded = errors.New("the reader was ended")
 
-// Next returns what comes next, waiting for it up to idle; an empty batch says that nothing came. While the log cannot
-// be read nothing comes. Errors: ctx's, ErrEnded and ErrBeyond.
+// Next returns what comes next, waiting for it up to idle; an empty batch says that nothing came.
+// While the log cannot be read nothing comes. Errors: ctx's, ErrEnded and ErrBeyond.
 func (r *Reader) Next(ctx context.Context, idle time.Duration) (Batch, error) {
 	deadline := time.Now().Add(idle)
 	for {

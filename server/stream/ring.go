@@ -1,7 +1,7 @@
 package stream
 
-// ring keeps the newest messages of a stream, up to its size. What it gave out stays valid: it never writes to a place
-// twice.
+// ring keeps the newest messages of a stream, up to its size. What it gave out stays valid: it
+// never writes to a place twice.
 type ring struct {
 	size     ringSize
 	messages []Message
@@ -10,15 +10,17 @@ type ring struct {
 
 type ringSize struct{ messages, bytes int }
 
-// What a run's reader does not find in the ring it finds in the log; a topic's is told to begin anew. So a topic's
-// holds several batches of a relay (1000 events each), which arrive within a millisecond each where the relay is in
-// this process. Of a burst of 3000 a reader missed 449 with 512 places.
+// What a run's reader does not find in the ring it finds in the log; a topic's is told to begin
+// anew. So a topic's holds several batches of a relay (1000 events each), which arrive within a
+// millisecond each where the relay is in this process. Of a burst of 3000 a reader missed 449 with
+// 512 places.
 var (
 	runRing   = ringSize{512, 512 << 10}
 	topicRing = ringSize{4096, 2 << 20}
 )
 
-// add appends m. When the ring is full the older half goes, in a new array: readers still hold the old one.
+// add appends m. When the ring is full the older half goes, in a new array: readers still hold the
+// old one.
 func (r *ring) add(m Message) {
 	if len(r.messages) >= r.size.messages || len(r.messages) > 1 && r.bytes+m.size() > r.size.bytes {
 		half := r.messages[len(r.messages)/2:]

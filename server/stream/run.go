@@ -2,9 +2,9 @@ package stream
 
 import "context"
 
-// runTail follows a run. Readers get what the log has, and nothing else: whoever may publish on the channel, or write a
-// row of another table that goes there, could else show them anything. So a message is a sign that the log has
-// something new. One read of the log serves all readers.
+// runTail follows a run. Readers get what the log has, and nothing else: whoever may publish on the
+// channel, or write a row of another table that goes there, could else show them anything. So a
+// message is a sign that the log has something new. One read of the log serves all readers.
 type runTail struct {
 	*following
 
@@ -20,8 +20,8 @@ type runTail struct {
 // maxTold bounds what messages that no event of the log follows can pile up.
 const maxTold = 1024
 
-// begin subscribes first and asks for the top then: what is committed afterwards arrives live, what was before is in
-// the log.
+// begin subscribes first and asks for the top then: what is committed afterwards arrives live, what
+// was before is in the log.
 func (t *runTail) begin(ctx context.Context) {
 	channel, err := t.hub.cfg.RunChannel(t.source.Tenant, t.source.Run)
 	if err == nil {
@@ -37,15 +37,17 @@ func (t *runTail) last() int64 {
 	return t.top
 }
 
-// beginning and position are of no use to a run: its readers say where they begin, and are not reset.
+// beginning and position are of no use to a run: its readers say where they begin, and are not
+// reset.
 func (t *runTail) beginning() int64 { return 0 }
 func (t *runTail) position() int64  { return 0 }
 
 // keeps implements tail: the log has all of it.
 func (t *runTail) keeps() bool { return false }
 
-// Message implements outbox.Listener. A number that is known by now is a copy. One that is not is looked for in the
-// log, and so is whatever has no number (a row by plain SQL, a payload without its envelope).
+// Message implements outbox.Listener. A number that is known by now is a copy. One that is not is
+// looked for in the log, and so is whatever has no number (a row by plain SQL, a payload without
+// its envelope).
 func (t *runTail) Message(published []byte) {
 	seq, numbered := sequence(published)
 	t.mu.Lock()
@@ -81,8 +83,9 @@ func (t *runTail) reached(top, before int64) {
 		t.known, t.top = true, top
 		t.wake()
 	case top < before:
-		// The log has lost events: a database that took over had not received them. Their numbers will be given to
-		// others, and readers that have seen them cannot go on as if nothing had happened.
+		// The log has lost events: a database that took over had not received them. Their numbers
+		// will be given to others, and readers that have seen them cannot go on as if nothing had
+		// happened.
 		t.top, t.exists = top, top
 		clear(t.told)
 		t.ring.clear()
@@ -136,7 +139,8 @@ func (t *runTail) read(ctx context.Context) {
 				continue
 			}
 			t.add(m)
-			// What is beyond exists was committed since the read was asked for: its message is on its way.
+			// What is beyond exists was committed since the read was asked for: its message is on
+			// its way.
 			if _, told := t.told[m.Seq]; told || m.Seq > t.exists {
 				delete(t.told, m.Seq)
 				t.hub.stats.fromLive.Add(1)

@@ -15,7 +15,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// memory is a log and a broker. What is committed may be published late, twice, out of order or not at all.
+// memory is a log and a broker. What is committed may be published late, twice, out of order or not
+// at all.
 type memory struct {
 	mu        sync.Mutex
 	log       map[uuid.UUID][]Message
@@ -167,7 +168,8 @@ func from(run uuid.UUID, after int64) Start {
 	return Start{Source: Source{Tenant: "a", Run: run}, After: after}
 }
 
-// expect reads until the reader has n more events of a run, which must follow its cursor without a gap.
+// expect reads until the reader has n more events of a run, which must follow its cursor without a
+// gap.
 func expect(t *testing.T, r *Reader, n int) {
 	t.Helper()
 	next := r.Cursors()[0] + 1
@@ -221,7 +223,8 @@ func TestHistoryThenLive(t *testing.T) {
 	})
 }
 
-// An event that is committed while a reader subscribes is in the log or arrives live; it may be both.
+// An event that is committed while a reader subscribes is in the log or arrives live; it may be
+// both.
 func TestNothingIsLostWhileSubscribing(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *memory, h *Hub) {
 		run := uuid.New()
@@ -271,8 +274,8 @@ func TestLostAndRepeatedMessages(t *testing.T) {
 	})
 }
 
-// Everything at once: a broker that loses, repeats, delays and goes away, a log that goes away, readers that are slow
-// and come back.
+// Everything at once: a broker that loses, repeats, delays and goes away, a log that goes away,
+// readers that are slow and come back.
 func TestEveryReaderGetsEveryEvent(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -393,8 +396,8 @@ func TestOnePollForAllReaders(t *testing.T) {
 	})
 }
 
-// A database that takes over may lack the last events. Their numbers will be used again, so readers that have seen them
-// must begin again.
+// A database that takes over may lack the last events. Their numbers will be used again, so readers
+// that have seen them must begin again.
 func TestLogThatLostEvents(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *memory, h *Hub) {
 		run := uuid.New()
@@ -443,8 +446,8 @@ func TestSeveralSources(t *testing.T) {
 	})
 }
 
-// Whoever may publish on a run's channel can neither show its readers anything, nor end them, nor keep the true event
-// from them.
+// Whoever may publish on a run's channel can neither show its readers anything, nor end them, nor
+// keep the true event from them.
 func TestForgedMessagesAreNotShown(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *memory, h *Hub) {
 		run := uuid.New()

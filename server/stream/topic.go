@@ -5,10 +5,11 @@ import (
 	"math/rand/v2"
 )
 
-// topicTail follows a topic of any outbox table. Its events have no numbers without gaps and are in no order but that
-// of their delivery, so no log can say what a reader has missed. The newest are kept and numbered here. A reader that
-// was away longer, or a broker whose connection broke, means a reset. The reader is told that it may have missed
-// something, and goes on with what is delivered from now on.
+// topicTail follows a topic of any outbox table. Its events have no numbers without gaps and are in
+// no order but that of their delivery, so no log can say what a reader has missed. The newest are
+// kept and numbered here. A reader that was away longer, or a broker whose connection broke, means
+// a reset. The reader is told that it may have missed something, and goes on with what is delivered
+// from now on.
 type topicTail struct {
 	*following
 
@@ -28,8 +29,9 @@ func (t *topicTail) begin(ctx context.Context) {
 	t.deaf = !heard
 }
 
-// restart forgets everything and begins to number anywhere: whatever cursor a reader has, it is none of ours. The
-// numbers do not come of the event ids, because one event may be published again, by an operator's replay.
+// restart forgets everything and begins to number anywhere: whatever cursor a reader has, it is
+// none of ours. The numbers do not come of the event ids, because one event may be published again,
+// by an operator's replay.
 func (t *topicTail) restart() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -39,7 +41,8 @@ func (t *topicTail) restart() {
 	t.wake()
 }
 
-// beginning implements tail: now. While nothing arrives it is no place at all, so that the reader is told by a reset.
+// beginning implements tail: now. While nothing arrives it is no place at all, so that the reader
+// is told by a reset.
 func (t *topicTail) beginning() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

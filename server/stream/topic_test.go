@@ -134,8 +134,8 @@ func TestTopicsThatLinger(t *testing.T) {
 	})
 }
 
-// While the broker is away a topic's reader gets nothing, and is told so: when it begins, and again when the broker is
-// back.
+// While the broker is away a topic's reader gets nothing, and is told so: when it begins, and again
+// when the broker is back.
 func TestTopicWithoutABroker(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *memory, h *Hub) {
 		m.locked(func() { m.down = true })

@@ -1,7 +1,9 @@
-// Package subscription is what a durable subscription is to a server: its events are asked for by name, and
-// acknowledged. All of its state is in the database (docs/adr/0044), so any process serves any request.
+// Package subscription is what a durable subscription is to a server: its events are asked for by
+// name, and acknowledged. All of its state is in the database (docs/adr/0044), so any process
+// serves any request.
 //
-// Guaranteed: requests that wait for events cost one look at the database a second, together, and hold no connection.
+// Guaranteed: requests that wait for events cost one look at the database a second, together, and
+// hold no connection.
 //
 // It contains no SQL and no HTTP: package pgstore keeps subscriptions, package gateway serves them.
 package subscription
@@ -23,11 +25,13 @@ var ErrUnknown = errors.New("there is no such subscription")
 // ErrRefused is in the errors of requests that the database refuses because of what they ask for.
 var ErrRefused = errors.New("refused")
 
-// ErrExists says that there is a subscription of the name already, with other settings or of another tenant.
+// ErrExists says that there is a subscription of the name already, with other settings or of
+// another tenant.
 var ErrExists = errors.New("there is a subscription of this name already, with other settings: remove it first, or " +
 	"choose another name")
 
-// Given is an event that a subscription gives, until it is acknowledged with its token or its lease is over.
+// Given is an event that a subscription gives, until it is acknowledged with its token or its lease
+// is over.
 type Given struct {
 	ID         uuid.UUID       `json:"id"`
 	Position   string          `json:"position" doc:"In the log, a number. Of one key, an event that was written later has a greater one."`
@@ -91,10 +95,12 @@ type Store interface {
 	Ack(ctx context.Context, tenant, name string, events []Receipt) (acknowledged int, refused []Refused, err error)
 	// Nack returns nil where the token is not the event's.
 	Nack(ctx context.Context, tenant, name string, event Receipt, why string, delay *time.Duration) (*Failure, error)
-	// Unacknowledged tells how many events of some tokens are, of which tokens, and whether the lease of one is over.
+	// Unacknowledged tells how many events of some tokens are, of which tokens, and whether the
+	// lease of one is over.
 	Unacknowledged(ctx context.Context, tenant, name string, tokens []uuid.UUID) (
 		open []uuid.UUID, events int, lapsed bool, err error)
-	// Subscribe tells whether it made the subscription; one with the same settings is left as it is.
+	// Subscribe tells whether it made the subscription; one with the same settings is left as it
+	// is.
 	Subscribe(ctx context.Context, s Settings) (created bool, err error)
 	// Rewind moves a subscription back: what was written then or later comes again.
 	Rewind(ctx context.Context, tenant, name string, to time.Time) error
@@ -110,8 +116,8 @@ type Name struct{ Tenant, Name string }
 // DefaultAttempts is after how many an event is a dead letter.
 const DefaultAttempts = 5
 
-// Parse reads where a subscription begins (earliest, latest, or a time; "" is latest) and its lease ("" is 30 s). What
-// is neither is ErrRefused.
+// Parse reads where a subscription begins (earliest, latest, or a time; "" is latest) and its lease
+// ("" is 30 s). What is neither is ErrRefused.
 func Parse(from, lease string) (s Settings, err error) {
 	switch from {
 	case "", "latest":

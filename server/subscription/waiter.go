@@ -39,7 +39,8 @@ func (w *Waiter) Wake() {
 // Drain ends all waits, those to come too.
 func (w *Waiter) Drain() { w.drain.Do(func() { close(w.done) }) }
 
-// Wait returns true when a subscription may have something, and false once ctx ends or the waiter is drained.
+// Wait returns true when a subscription may have something, and false once ctx ends or the waiter
+// is drained.
 func (w *Waiter) Wait(ctx context.Context, of Name) bool {
 	w.mu.Lock()
 	ready := w.waiting[of]
@@ -60,7 +61,8 @@ func (w *Waiter) Wait(ctx context.Context, of Name) bool {
 // lookEvery is how often leases and waits are found to be over, and news of which nobody told.
 const lookEvery = time.Second
 
-// Run looks for what the waiting requests wait for until ctx ends: one question to the database for all of them.
+// Run looks for what the waiting requests wait for until ctx ends: one question to the database for
+// all of them.
 func (w *Waiter) Run(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Authenticator finds out who makes a request. It asks the store each time, so that a revoked token is refused at once:
-// one look-up by primary key. It is safe for concurrent use.
+// Authenticator finds out who makes a request. It asks the store each time, so that a revoked token
+// is refused at once: one look-up by primary key. It is safe for concurrent use.
 type Authenticator struct {
 	Store Store
 }
 
-// Authenticate returns whose token text is. ErrUnauthorized: nobody's. Any other error is the store's, and says nothing
-// about the token.
+// Authenticate returns whose token text is. ErrUnauthorized: nobody's. Any other error is the
+// store's, and says nothing about the token.
 func (a *Authenticator) Authenticate(ctx context.Context, text string) (Principal, error) {
 	id, sum, err := Parse(text)
 	if err != nil {
@@ -25,16 +25,16 @@ func (a *Authenticator) Authenticate(ctx context.Context, text string) (Principa
 	if err != nil {
 		return Principal{}, fmt.Errorf("look for token %s: %w", id, err)
 	}
-	// Hashes of random secrets could be compared in any way: who can choose the secret cannot choose its hash byte by
-	// byte. It costs nothing.
+	// Hashes of random secrets could be compared in any way: who can choose the secret cannot
+	// choose its hash byte by byte. It costs nothing.
 	if subtle.ConstantTimeCompare(sum[:], want[:]) != 1 {
 		return Principal{}, &Refusal{Token: id, Why: WrongSecret}
 	}
 	return Principal{Token: t.ID, Tenant: t.Tenant, Scopes: t.Scopes}, nil
 }
 
-// NewTicket makes a ticket with the rights of p, which came from Authenticate. It may be redeemed once, until it
-// expires.
+// NewTicket makes a ticket with the rights of p, which came from Authenticate. It may be redeemed
+// once, until it expires.
 func (a *Authenticator) NewTicket(ctx context.Context, p Principal) (text string, expires time.Time, err error) {
 	text, sum := NewTicket()
 	if expires, err = a.Store.CreateTicket(ctx, p, sum, TicketTTL); err != nil {

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// A token is obx_<id>_<secret>, a ticket obt_<secret>. The prefixes let secret scanners and people see what they have
-// found.
+// A token is obx_<id>_<secret>, a ticket obt_<secret>. The prefixes let secret scanners and people
+// see what they have found.
 const (
 	tokenPrefix  = "obx_"
 	ticketPrefix = "obt_"
@@ -28,8 +28,8 @@ const (
 // Base32 in lower case: a double click marks the whole token, and it survives being read aloud.
 var encoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// New makes a token of a tenant. text is what its user sends; it cannot be made again from what is stored, which is t
-// and sum.
+// New makes a token of a tenant. text is what its user sends; it cannot be made again from what is
+// stored, which is t and sum.
 func New(tenant, name string, scopes []Scope) (t Token, text string, sum [32]byte, err error) {
 	switch {
 	case tenant == "" || utf8.RuneCountInString(tenant) > maxTenant || !printable(tenant):
@@ -63,8 +63,8 @@ func New(tenant, name string, scopes []Scope) (t Token, text string, sum [32]byt
 	return t, tokenPrefix + t.ID + "_" + secret, sha256.Sum256([]byte(secret)), nil
 }
 
-// Parse takes the text of a token apart: its id, and the SHA-256 of its secret. Anything that New cannot have made is
-// ErrUnauthorized.
+// Parse takes the text of a token apart: its id, and the SHA-256 of its secret. Anything that New
+// cannot have made is ErrUnauthorized.
 func Parse(text string) (id string, sum [32]byte, err error) {
 	rest, ok := strings.CutPrefix(text, tokenPrefix)
 	if !ok || len(rest) != idLength+1+secretLength || rest[idLength] != '_' || !encoded(rest[:idLength]) ||
@@ -100,7 +100,8 @@ func encoded(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '2' || r > '7') })
 }
 
-// printable keeps out what a log or a terminal would obey. PostgreSQL takes no NUL and no invalid UTF-8 anyway.
+// printable keeps out what a log or a terminal would obey. PostgreSQL takes no NUL and no invalid
+// UTF-8 anyway.
 func printable(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }

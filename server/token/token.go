@@ -1,13 +1,15 @@
-// Package token is who may use the HTTP API: bearer tokens, and tickets for what cannot send a header.
+// Package token is who may use the HTTP API: bearer tokens, and tickets for what cannot send a
+// header.
 //
-// Guaranteed: a secret is shown once, when it is made. What is stored is its SHA-256, which for 256 random bits is as
-// good as any slow hash. A token is good for one tenant and some scopes until it expires or is revoked. A ticket is
-// good for one use within 30 seconds.
+// Guaranteed: a secret is shown once, when it is made. What is stored is its SHA-256, which for 256
+// random bits is as good as any slow hash. A token is good for one tenant and some scopes until it
+// expires or is revoked. A ticket is good for one use within 30 seconds.
 //
-// Not guaranteed: that a stream ends at once with the token that opened it. A gateway asks which tokens are valid
-// still, every few seconds.
+// Not guaranteed: that a stream ends at once with the token that opened it. A gateway asks which
+// tokens are valid still, every few seconds.
 //
-// It contains no SQL and no HTTP: packages pgstore and sqlitestore keep the tokens, package gateway asks for them.
+// It contains no SQL and no HTTP: packages pgstore and sqlitestore keep the tokens, package gateway
+// asks for them.
 package token
 
 import (
@@ -39,8 +41,8 @@ var Scopes = []Scope{Read, Write, Operate, Consume, AdminRead, AdminWrite}
 // TicketTTL is how long a ticket may be used.
 const TicketTTL = 30 * time.Second
 
-// ErrUnauthorized says that a token or ticket is malformed, unknown, expired, revoked or used. Which of them is told to
-// nobody.
+// ErrUnauthorized says that a token or ticket is malformed, unknown, expired, revoked or used.
+// Which of them is told to nobody.
 var ErrUnauthorized = errors.New("the token or ticket is not valid")
 
 // Refusal is an ErrUnauthorized with what is known about it. It is for logs, not for answers.
@@ -82,24 +84,27 @@ type Principal struct {
 	Scopes []Scope
 }
 
-// Store keeps tokens and tickets, by the database's clock. Packages pgstore and sqlitestore have one each.
+// Store keeps tokens and tickets, by the database's clock. Packages pgstore and sqlitestore have
+// one each.
 type Store interface {
-	// CreateToken inserts t with the SHA-256 of its secret, and records that actor did. ExpiresAt is ttl from now; ttl
-	// 0: never.
+	// CreateToken inserts t with the SHA-256 of its secret, and records that actor did. ExpiresAt
+	// is ttl from now; ttl 0: never.
 	CreateToken(ctx context.Context, actor string, t Token, sum [32]byte, ttl time.Duration) (Token, error)
 	// ListTokens returns all tokens of a tenant, or of all tenants for "", newest first.
 	ListTokens(ctx context.Context, tenant string) ([]Token, error)
-	// RevokeToken makes a token invalid from now on, and records that actor did. An unknown or revoked one: ErrUnknown.
+	// RevokeToken makes a token invalid from now on, and records that actor did. An unknown or
+	// revoked one: ErrUnknown.
 	RevokeToken(ctx context.Context, actor, id string) (Token, error)
-	// ValidToken returns a token that is neither expired nor revoked, and the SHA-256 of its secret. Else a *Refusal.
+	// ValidToken returns a token that is neither expired nor revoked, and the SHA-256 of its
+	// secret. Else a *Refusal.
 	ValidToken(ctx context.Context, id string) (t Token, sum [32]byte, err error)
 	// ValidTokens returns those of the ids whose tokens are neither expired nor revoked.
 	ValidTokens(ctx context.Context, ids []string) ([]string, error)
-	// CreateTicket inserts a ticket for p, by the SHA-256 of its secret, and removes some that have expired. It returns
-	// when this one will.
+	// CreateTicket inserts a ticket for p, by the SHA-256 of its secret, and removes some that have
+	// expired. It returns when this one will.
 	CreateTicket(ctx context.Context, p Principal, sum [32]byte, ttl time.Duration) (expires time.Time, err error)
-	// RedeemTicket removes a ticket and returns whose it is, if it has not expired and its token is still valid. Else a
-	// *Refusal.
+	// RedeemTicket removes a ticket and returns whose it is, if it has not expired and its token is
+	// still valid. Else a *Refusal.
 	RedeemTicket(ctx context.Context, sum [32]byte) (Principal, error)
 }
 

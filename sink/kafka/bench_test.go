@@ -13,8 +13,8 @@ import (
 
 const benchBatch = 1000
 
-// BenchmarkPublish publishes batches of 1000 events of 500 keys, and for comparison the same records with the client
-// alone: all at once, nothing held back behind a failure.
+// BenchmarkPublish publishes batches of 1000 events of 500 keys, and for comparison the same
+// records with the client alone: all at once, nothing held back behind a failure.
 func BenchmarkPublish(b *testing.B) {
 	for _, partitions := range []int32{1, 12} {
 		name := strconv.Itoa(int(partitions)) + " partitions/"

@@ -12,10 +12,10 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// chunk is what a round has for one partition. It fits one batch of Kafka's, which the broker takes or refuses as a
-// whole. Where the client makes two of it after all, both are appended before the first is written, so the client fails
-// the second with the first. If the second is on its way by then, the broker refuses it for the gap in its sequence
-// numbers.
+// chunk is what a round has for one partition. It fits one batch of Kafka's, which the broker takes
+// or refuses as a whole. Where the client makes two of it after all, both are appended before the
+// first is written, so the client fails the second with the first. If the second is on its way by
+// then, the broker refuses it for the gap in its sequence numbers.
 type chunk struct {
 	*partition
 	deliveries []int
@@ -41,8 +41,8 @@ func (c *chunk) add(i int, r *kgo.Record) {
 	c.size += sizeOf(r)
 }
 
-// send publishes the chunks and answers their deliveries, but for those to be sent again in smaller ones, which it
-// returns.
+// send publishes the chunks and answers their deliveries, but for those to be sent again in smaller
+// ones, which it returns.
 func (p *publication) send(ctx context.Context, chunks []*chunk) (again []int) {
 	var ready []*chunk
 	for _, c := range chunks {
@@ -88,7 +88,8 @@ func (c *chunk) wait(ctx context.Context) bool {
 	return true
 }
 
-// append hands the chunks, whose turn it is, to the client. Their turn ends with the outcome of the last record.
+// append hands the chunks, whose turn it is, to the client. Their turn ends with the outcome of the
+// last record.
 func (n *session) append(ctx context.Context, chunks ...*chunk) {
 	n.forgetting.RLock()
 	defer n.forgetting.RUnlock()
@@ -110,11 +111,13 @@ func (n *session) append(ctx context.Context, chunks ...*chunk) {
 	})
 }
 
-// errBehind is the outcome of a record that was not handed to the client because one before it had failed by then.
+// errBehind is the outcome of a record that was not handed to the client because one before it had
+// failed by then.
 var errBehind = errors.New("a record before it failed")
 
-// errForgotten is the outcome of a chunk whose topic was forgotten before the client had it. The client would keep its
-// records until it knows the topic again, and then append them one by one behind an open gate.
+// errForgotten is the outcome of a chunk whose topic was forgotten before the client had it. The
+// client would keep its records until it knows the topic again, and then append them one by one
+// behind an open gate.
 var errForgotten = errors.New("its topic is looked up again")
 
 func (c *chunk) finish(at int, err error) {
@@ -175,7 +178,8 @@ func (p *publication) settle(ctx context.Context, c *chunk) (again []int) {
 	return nil
 }
 
-// reduce has a chunk that was refused as a whole sent again in smaller ones, down to the record that is refused alone.
+// reduce has a chunk that was refused as a whole sent again in smaller ones, down to the record
+// that is refused alone.
 func (p *publication) reduce(c *chunk, err error) (again []int) {
 	if p.most == nil {
 		p.most = map[*partition]int{}
@@ -237,7 +241,8 @@ func (p *publication) blame(ctx context.Context, t *topic, err error) blame {
 	return blamesRecords
 }
 
-// isRight tells whether the user lacks a right on the cluster: the client asks once, and is refused for good.
+// isRight tells whether the user lacks a right on the cluster: the client asks once, and is refused
+// for good.
 func isRight(err error) bool {
 	return errors.Is(err, kerr.ClusterAuthorizationFailed) || errors.Is(err, kerr.TransactionalIDAuthorizationFailed)
 }

@@ -24,7 +24,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// The client tries again what a broker may have appended before it said no, and no event comes twice or out of order.
+// The client tries again what a broker may have appended before it said no, and no event comes
+// twice or out of order.
 func TestRetriesNeitherCopyNorReorder(t *testing.T) {
 	t.Parallel()
 	for _, says := range []*kerr.Error{
@@ -56,7 +57,8 @@ func TestRetriesNeitherCopyNorReorder(t *testing.T) {
 	}
 }
 
-// refusing has a cluster refuse each batch in which refuses finds an event, by its id, in the first partitions.
+// refusing has a cluster refuse each batch in which refuses finds an event, by its id, in the first
+// partitions.
 func refusing(
 	t *testing.T, cluster *kfake.Cluster, partitions int32, says *kerr.Error, refuses func(id string) bool,
 ) *kfake.FaultHandle {
@@ -94,7 +96,8 @@ func sentTo(t *testing.T, request *kmsg.ProduceRequest, partition int32) (ids []
 	return ids
 }
 
-// One event that Kafka refuses fails alone: what is in its batch goes out, but for what is behind it in its key.
+// One event that Kafka refuses fails alone: what is in its batch goes out, but for what is behind
+// it in its key.
 func TestOneRecordRefused(t *testing.T) {
 	t.Parallel()
 	for _, transactionalID := range []string{"", "relay-1"} {
@@ -146,8 +149,8 @@ func TestOneRecordRefused(t *testing.T) {
 	}
 }
 
-// While calls of several goroutines append, batches are refused at random: no event follows a failed one of its key,
-// and what was answered is what arrives, in order.
+// While calls of several goroutines append, batches are refused at random: no event follows a
+// failed one of its key, and what was answered is what arrives, in order.
 func TestNothingFollowsAFailedEvent(t *testing.T) {
 	t.Parallel()
 	cluster := newCluster(t, kfake.NumBrokers(2))
@@ -220,8 +223,9 @@ func (h *slowly) OnProduceRecordPartitioned(*kgo.Record, int32) {
 	}
 }
 
-// A topic that is refused as a whole, again and again, is forgotten each time by one call while others append to it.
-// No event follows a failed one of its key, also where the client takes its time between two records.
+// A topic that is refused as a whole, again and again, is forgotten each time by one call while
+// others append to it. No event follows a failed one of its key, also where the client takes its
+// time between two records.
 func TestRefusedTopicKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	cluster := newCluster(t)
@@ -265,8 +269,8 @@ func TestRefusedTopicKeepsTheOrder(t *testing.T) {
 	t.Logf("the topic was refused %d times", faults.Hits())
 }
 
-// A topic that takes less than the client sends: what is too large for it fails for good, and what is too much at once
-// goes in smaller pieces.
+// A topic that takes less than the client sends: what is too large for it fails for good, and what
+// is too much at once goes in smaller pieces.
 func TestTopicTakesLess(t *testing.T) {
 	t.Parallel()
 	cluster := newCluster(t)
@@ -298,7 +302,8 @@ func TestTopicTakesLess(t *testing.T) {
 	}
 }
 
-// A batch that is still on its way when its context ends comes before what the sink sends afterwards, or not at all.
+// A batch that is still on its way when its context ends comes before what the sink sends
+// afterwards, or not at all.
 func TestBatchThatComesLate(t *testing.T) {
 	t.Parallel()
 	cluster := newCluster(t)
@@ -337,7 +342,8 @@ func TestBatchThatComesLate(t *testing.T) {
 	}
 }
 
-// A connection that breaks between a batch and its answer is no copy: the broker recognises the batch.
+// A connection that breaks between a batch and its answer is no copy: the broker recognises the
+// batch.
 func TestAnswerLost(t *testing.T) {
 	t.Parallel()
 	cluster := newCluster(t)
@@ -366,7 +372,8 @@ func TestAnswerLost(t *testing.T) {
 	}
 }
 
-// losing is a connection that breaks instead of passing on the answer to a batch, while it is armed.
+// losing is a connection that breaks instead of passing on the answer to a batch, while it is
+// armed.
 type losing struct {
 	net.Conn
 	produced    atomic.Bool
@@ -409,8 +416,8 @@ func TestTopicGoesAway(t *testing.T) {
 	}
 }
 
-// A partition without a leader delays neither the others of a call nor other calls, and what was waiting for it when
-// its call ended is not published afterwards.
+// A partition without a leader delays neither the others of a call nor other calls, and what was
+// waiting for it when its call ended is not published afterwards.
 func TestPartitionWithoutLeader(t *testing.T) {
 	t.Parallel()
 	cluster := newCluster(t)
@@ -441,8 +448,8 @@ func TestPartitionWithoutLeader(t *testing.T) {
 	}
 }
 
-// What is acknowledged survives a broker that is killed, again and again, while it is published to; the order of first
-// arrivals is that of each key.
+// What is acknowledged survives a broker that is killed, again and again, while it is published to;
+// the order of first arrivals is that of each key.
 func TestBrokerKilled(t *testing.T) {
 	t.Parallel()
 	b := startBroker(t)

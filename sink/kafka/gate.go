@@ -9,10 +9,10 @@ import (
 
 // gate keeps the client from writing while records are appended to it.
 //
-// The client sends what a partition has whenever it finds the time, also in the middle of a loop that appends. The
-// first events of a key could be sent, and refused, before a later one is appended. That one would be published
-// although an earlier one was not. Behind a closed gate all of them are appended before any is written, and the client
-// fails what a partition has as a whole.
+// The client sends what a partition has whenever it finds the time, also in the middle of a loop
+// that appends. The first events of a key could be sent, and refused, before a later one is
+// appended. That one would be published although an earlier one was not. Behind a closed gate all
+// of them are appended before any is written, and the client fails what a partition has as a whole.
 type gate struct{ mu sync.RWMutex }
 
 // closed runs append while nothing is written.
@@ -22,8 +22,8 @@ func (g *gate) closed(appendAll func()) {
 	appendAll()
 }
 
-// pass waits until the gate is open. A write that began before the gate was closed goes on: it has nothing of what is
-// being appended.
+// pass waits until the gate is open. A write that began before the gate was closed goes on: it has
+// nothing of what is being appended.
 func (g *gate) pass() {
 	g.mu.RLock()
 	defer g.mu.RUnlock()

@@ -40,7 +40,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// serve is a broker until its standard input ends: with the process that started it, whatever ends that.
+// serve is a broker until its standard input ends: with the process that started it, whatever ends
+// that.
 func serve() {
 	port, err := strconv.Atoi(os.Getenv(brokerPort))
 	if err != nil {
@@ -224,8 +225,8 @@ func (r *reader) next() *kgo.Record {
 	return record
 }
 
-// ids returns the ids of all events that are there when an event published now is: it comes last of a topic with one
-// partition.
+// ids returns the ids of all events that are there when an event published now is: it comes last of
+// a topic with one partition.
 func (r *reader) ids(s sink.Sink, topic string) (ids []string) {
 	r.t.Helper()
 	end := event(r.t, topic, "the end")

@@ -11,15 +11,15 @@ import (
 	"github.com/outboxrelay/outbox/internal/sink/cloudevent"
 )
 
-// attributePrefix begins the names of headers that are attributes (CloudEvents 1.0, Kafka protocol binding, section
-// 3.2). Values are UTF-8 as they are.
+// attributePrefix begins the names of headers that are attributes (CloudEvents 1.0, Kafka protocol
+// binding, section 3.2). Values are UTF-8 as they are.
 const attributePrefix = "ce_"
 
 // maxTopic is the longest name of a topic (org.apache.kafka.common.internals.Topic).
 const maxTopic = 249
 
-// Bytes that a record and a batch take beside keys, values and headers, at most: lengths are numbers of up to 5 bytes
-// (Kafka protocol guide, "Record Batch").
+// Bytes that a record and a batch take beside keys, values and headers, at most: lengths are
+// numbers of up to 5 bytes (Kafka protocol guide, "Record Batch").
 const (
 	batchOverhead  = 80
 	recordOverhead = 40
@@ -42,8 +42,8 @@ func checkTopic(name string) error {
 	return nil
 }
 
-// record returns what is sent for a delivery. Its time is that of publishing, which the client sets: by the time of
-// the event a topic with a retention would drop what comes late.
+// record returns what is sent for a delivery. Its time is that of publishing, which the client
+// sets: by the time of the event a topic with a retention would drop what comes late.
 func (s *Sink) record(d *outbox.Delivery) (*kgo.Record, error) {
 	if err := checkTopic(d.Destination); err != nil {
 		return nil, err
@@ -76,8 +76,8 @@ func sizeOf(r *kgo.Record) int {
 	return size
 }
 
-// placing chooses partitions as Kafka's own client does for records with a key (murmur2), so that other producers of a
-// topic agree. It is for one goroutine.
+// placing chooses partitions as Kafka's own client does for records with a key (murmur2), so that
+// other producers of a topic agree. It is for one goroutine.
 type placing struct{ byKey kgo.TopicPartitioner }
 
 func newPlacing() placing { return placing{kgo.StickyKeyPartitioner(nil).ForTopic("")} }

@@ -113,7 +113,8 @@ func FuzzTopic(f *testing.F) {
 	})
 }
 
-// Whatever is in an event, its record is no larger than sizeOf says, and its headers are what Attributes are.
+// Whatever is in an event, its record is no larger than sizeOf says, and its headers are what
+// Attributes are.
 func FuzzRecord(f *testing.F) {
 	f.Add("42", "order.placed", "acme", `{"a":"b\r\nc"}`)
 	f.Add("", "ü\r\nce_id: x", "\x00", `{"plan":"gold","n":7}`)
@@ -170,8 +171,8 @@ func TestLargestMessage(t *testing.T) {
 	}
 }
 
-// What a batch is compressed with is what the URL says; by default every client can read it. Clients of others read
-// them in examples/readers.
+// What a batch is compressed with is what the URL says; by default every client can read it.
+// Clients of others read them in examples/readers.
 func TestCompression(t *testing.T) {
 	t.Parallel()
 	cluster := newCluster(t, kfake.SeedTopics(1, "orders"))

@@ -54,12 +54,13 @@ func hint(err error) string {
 //	kafka://host1:9092,host2:9092                            some brokers of a cluster; the others are found
 //	kafkas://user:password@host:9093?sasl=scram-sha-512      with TLS and SASL
 //
-// Options: sasl=plain (the default for a URL with a user), scram-sha-256 or scram-sha-512; cloudevents=structured (the
-// default), binary or watermill; create=partitions:replication, compression, transactional_id and max_message_bytes as
-// Config has them. They win over cfg.
+// Options: sasl=plain (the default for a URL with a user), scram-sha-256 or scram-sha-512;
+// cloudevents=structured (the default), binary or watermill; create=partitions:replication,
+// compression, transactional_id and max_message_bytes as Config has them. They win over cfg.
 //
-// A cluster that cannot be reached is an error of class outbox.ClassUnavailable. One that does not know the user, the
-// password or the way to show them, or for which nobody vouches, is one of class outbox.ClassPermanent.
+// A cluster that cannot be reached is an error of class outbox.ClassUnavailable. One that does not
+// know the user, the password or the way to show them, or for which nobody vouches, is one of class
+// outbox.ClassPermanent.
 func Open(ctx context.Context, address string, cfg Config) (*Sink, error) {
 	a, err := parse(address, &cfg)
 	if err != nil {

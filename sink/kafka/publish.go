@@ -14,11 +14,12 @@ import (
 	"github.com/outboxrelay/outbox/internal/sink/rounds"
 )
 
-// Publish implements outbox.Sink. What can be refused beforehand (the name of a topic, a topic that is not there, the
-// size) is no error of anything else. An outcome that is unknown when ctx ends is of class outbox.ClassUnavailable,
-// and such a delivery may be published.
+// Publish implements outbox.Sink. What can be refused beforehand (the name of a topic, a topic that
+// is not there, the size) is no error of anything else. An outcome that is unknown when ctx ends is
+// of class outbox.ClassUnavailable, and such a delivery may be published.
 //
-// It returns as soon as ctx ends. What it leaves in the client is not sent any more, but for what was being sent.
+// It returns as soon as ctx ends. What it leaves in the client is not sent any more, but for what
+// was being sent.
 func (s *Sink) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
 	p := &publication{
 		Sink: s, session: s.current(), batch: batch,
@@ -55,7 +56,8 @@ type failure struct {
 	at    int
 }
 
-// held tells whether a delivery is behind a failed event of its key. The other destinations of that event are served.
+// held tells whether a delivery is behind a failed event of its key. The other destinations of that
+// event are served.
 func (p *publication) held(i int) bool {
 	d := &p.batch[i]
 	f, ok := p.failed[d.OrderKey]
@@ -120,8 +122,8 @@ func interrupted(ctx context.Context) error {
 	return outbox.Unavailable(fmt.Errorf("publish to Kafka: %w", ctx.Err()))
 }
 
-// find looks for the topics that nobody has published to yet, while others are published to. It is nil if there are
-// none.
+// find looks for the topics that nobody has published to yet, while others are published to. It is
+// nil if there are none.
 func (p *publication) find(ctx context.Context, todo []int) <-chan map[*topic]error {
 	var unknown []*topic
 	for _, i := range todo {
@@ -179,7 +181,8 @@ func (p *publication) plan(todo []int) (r round) {
 		}
 		t, n, err := p.prepare(i)
 		if err != nil {
-			// What the same round has of the key may fail yet, and this event is not the first to fail then.
+			// What the same round has of the key may fail yet, and this event is not the first to
+			// fail then.
 			if keys.Behind(d.Record) {
 				later(i)
 			} else {
@@ -204,8 +207,8 @@ func (p *publication) plan(todo []int) (r round) {
 	return r
 }
 
-// prepare makes the record of a delivery. It returns its topic with the number of its partitions, 0 if that is not
-// known yet, and what is wrong with the record or the topic.
+// prepare makes the record of a delivery. It returns its topic with the number of its partitions, 0
+// if that is not known yet, and what is wrong with the record or the topic.
 func (p *publication) prepare(i int) (t *topic, n int, err error) {
 	d := &p.batch[i]
 	if p.records[i] == nil {

@@ -21,21 +21,22 @@ const clientID = "outbox"
 
 const (
 	dialTimeout = 3 * time.Second
-	// The client waits for this long between two looks at who leads a partition. Its own default is the whole time that
-	// a relay has for a batch.
+	// The client waits for this long between two looks at who leads a partition. Its own default is
+	// the whole time that a relay has for a batch.
 	metadataEvery = 250 * time.Millisecond
 	// A broker may not have heard yet of a topic that others have told of.
 	unknownTopicRetries = 2
 	createdEvery        = 50 * time.Millisecond
 )
 
-// session is a client, with what is known of the topics through it. A client whose producer id was refused for good
-// stays so; another takes its place.
+// session is a client, with what is known of the topics through it. A client whose producer id was
+// refused for good stays so; another takes its place.
 type session struct {
 	client        *kgo.Client
 	gate          gate
 	transactional bool
-	// Held to forget a topic, shared to append: the client would fail a chunk's first records and take the others.
+	// Held to forget a topic, shared to append: the client would fail a chunk's first records and
+	// take the others.
 	forgetting sync.RWMutex
 
 	mu     sync.Mutex
@@ -45,7 +46,8 @@ type session struct {
 // topic is one that somebody published to.
 type topic struct {
 	name string
-	// count of its partitions as the client knows it; 0 until it does. It changes while the client runs.
+	// count of its partitions as the client knows it; 0 until it does. It changes while the client
+	// runs.
 	count atomic.Int32
 	limit atomic.Int64  // bytes of a batch: less than the client's where the topic has refused so many
 	next  atomic.Uint32 // where events without a key go
@@ -91,7 +93,8 @@ func newSession(cfg Config, options []kgo.Opt) (*session, error) {
 	return n, nil
 }
 
-// partitioner is told by the client how many partitions a topic has. The record says which it is for.
+// partitioner is told by the client how many partitions a topic has. The record says which it is
+// for.
 func (n *session) partitioner(name string) func(*kgo.Record, int) int {
 	t := n.topic(name)
 	return func(r *kgo.Record, count int) int {
@@ -133,7 +136,8 @@ func (n *session) forget(t *topic) {
 	t.limit.Store(0)
 }
 
-// discover learns the partitions of topics, and returns what is wrong with those that cannot be published to.
+// discover learns the partitions of topics, and returns what is wrong with those that cannot be
+// published to.
 func (n *session) discover(ctx context.Context, topics []*topic, create *Creation) map[*topic]error {
 	failures := map[*topic]error{}
 	var found []*topic
@@ -189,8 +193,8 @@ func (n *session) ask(ctx context.Context, topics []*topic) (map[string]error, e
 	return codes, nil
 }
 
-// load has the client learn the partitions of topics that are there. A record for a partition that cannot be makes it
-// do so, and is never sent.
+// load has the client learn the partitions of topics that are there. A record for a partition that
+// cannot be makes it do so, and is never sent.
 func (n *session) load(ctx context.Context, topics []*topic) map[*topic]error {
 	failures := map[*topic]error{}
 	type outcome struct {
@@ -268,7 +272,8 @@ func (e *creationError) Error() string {
 
 func (e *creationError) Unwrap() error { return e.err }
 
-// topicError says what a topic lacks and how it is cured. It is the events' own failure where others may be well.
+// topicError says what a topic lacks and how it is cured. It is the events' own failure where
+// others may be well.
 func topicError(name string, err error) error {
 	var creation *creationError
 	switch {

@@ -64,7 +64,8 @@ func TestCreatesTopic(t *testing.T) {
 	}
 }
 
-// Events of a key have a partition, that of Kafka's own client; events without a key have no key there.
+// Events of a key have a partition, that of Kafka's own client; events without a key have no key
+// there.
 func TestKeysAndPartitions(t *testing.T) {
 	t.Parallel()
 	cluster := newCluster(t)

@@ -19,13 +19,15 @@ type transacting struct {
 	fenced time.Time     // when another producer took the id
 }
 
-// fencedFor is how long the transactional id is left to the producer that took it. To take it back at once would abort
-// what that one is publishing, and two relays that were given one id by mistake would do nothing else.
+// fencedFor is how long the transactional id is left to the producer that took it. To take it back
+// at once would abort what that one is publishing, and two relays that were given one id by mistake
+// would do nothing else.
 const fencedFor = 30 * time.Second
 
 var errFenced = errors.New("another producer has taken the transactional id: each process needs its own")
 
-// transactions publishes what todo names in one transaction, and in several where some of it is refused.
+// transactions publishes what todo names in one transaction, and in several where some of it is
+// refused.
 func (p *publication) transactions(ctx context.Context, todo []int) {
 	select {
 	case p.transacting.turn <- struct{}{}:
@@ -63,7 +65,8 @@ func (p *publication) transactions(ctx context.Context, todo []int) {
 	p.transact(ctx, whole)
 }
 
-// transact publishes deliveries in one transaction. Where Kafka refuses some, what is left goes in smaller ones.
+// transact publishes deliveries in one transaction. Where Kafka refuses some, what is left goes in
+// smaller ones.
 func (p *publication) transact(ctx context.Context, todo []int) {
 	var rest []int
 	for _, i := range todo {
@@ -90,8 +93,8 @@ func (p *publication) transact(ctx context.Context, todo []int) {
 	}
 }
 
-// divide answers the deliveries of topics that take nothing, and publishes the others again: in halves, if it is not
-// known which of them is refused.
+// divide answers the deliveries of topics that take nothing, and publishes the others again: in
+// halves, if it is not known which of them is refused.
 func (p *publication) divide(ctx context.Context, c *chunk) {
 	var rest []int
 	refused := false
@@ -121,8 +124,8 @@ func (p *publication) divide(ctx context.Context, c *chunk) {
 	p.transact(ctx, rest[len(rest)/2:])
 }
 
-// attempt makes one transaction. Its error says that nothing is known of it, or that there was none. Else the chunk
-// tells: without a failure it was committed, with one it was aborted.
+// attempt makes one transaction. Its error says that nothing is known of it, or that there was
+// none. Else the chunk tells: without a failure it was committed, with one it was aborted.
 func (p *publication) attempt(ctx context.Context, deliveries []int) (*chunk, error) {
 	if err := p.ready(ctx); err != nil {
 		return nil, err
@@ -157,8 +160,8 @@ func (p *publication) attempt(ctx context.Context, deliveries []int) (*chunk, er
 	return c, nil
 }
 
-// ready ends a transaction that was left without an end, and has the client take the transactional id: whatever
-// another producer of the id has begun is aborted then.
+// ready ends a transaction that was left without an end, and has the client take the transactional
+// id: whatever another producer of the id has begun is aborted then.
 func (p *publication) ready(ctx context.Context) error {
 	if wait := fencedFor - time.Since(p.transacting.fenced); !p.transacting.fenced.IsZero() {
 		if wait > 0 {

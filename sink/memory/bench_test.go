@@ -11,8 +11,8 @@ import (
 
 const benchBatch = 500
 
-// BenchmarkPublish is the hub with payloads of 700 bytes: heard by one listener, by nobody, with the window off, and by
-// several relays at once.
+// BenchmarkPublish is the hub with payloads of 700 bytes: heard by one listener, by nobody, with
+// the window off, and by several relays at once.
 func BenchmarkPublish(b *testing.B) {
 	for _, mode := range []struct {
 		name     string
@@ -58,8 +58,8 @@ func newBenchBatch(b *testing.B) []outbox.Delivery {
 	return batch
 }
 
-// publishBench publishes batch as events that were never published. Making them is 20 ns each, which is less than
-// stopping the timer for it disturbs.
+// publishBench publishes batch as events that were never published. Making them is 20 ns each,
+// which is less than stopping the timer for it disturbs.
 func publishBench(b *testing.B, h *Hub, batch []outbox.Delivery) {
 	for i := range batch {
 		id, err := outbox.NewID()

@@ -8,9 +8,9 @@ import (
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
-// The harness has no destination that refuses and no broker that stalls, because a Hub has neither: a delivery cannot
-// fail but with all that follow it. So the suite's tests of a key behind its failed event do not run here; the tests of
-// this package show that nothing overtakes a panic.
+// The harness has no destination that refuses and no broker that stalls, because a Hub has neither:
+// a delivery cannot fail but with all that follow it. So the suite's tests of a key behind its
+// failed event do not run here; the tests of this package show that nothing overtakes a panic.
 func TestSinkContract(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

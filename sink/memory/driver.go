@@ -8,9 +8,9 @@ import (
 	"github.com/outboxrelay/outbox/sink"
 )
 
-// Driver opens the one Hub of this process, by the URL "memory:". What one Driver returns as sinks and as subscribers
-// is the same Hub, made with the options of whoever comes first. After it was closed, the next one who comes gets a new
-// one.
+// Driver opens the one Hub of this process, by the URL "memory:". What one Driver returns as sinks
+// and as subscribers is the same Hub, made with the options of whoever comes first. After it was
+// closed, the next one who comes gets a new one.
 func Driver() sink.Driver {
 	p := new(process)
 	return sink.Driver{

@@ -11,8 +11,8 @@ import (
 	"github.com/outboxrelay/outbox/sink/memory"
 )
 
-// What a relay publishes arrives on a Go channel. Given to relay.New as its sink, the hub is handed such
-// deliveries by the relay.
+// What a relay publishes arrives on a Go channel. Given to relay.New as its sink, the hub is handed
+// such deliveries by the relay.
 func Example() {
 	ctx := context.Background()
 	hub := memory.New(memory.Config{Envelope: outbox.PayloadOnly})

@@ -1,30 +1,32 @@
-// Package memory publishes events to subscribers in the same process: the destination is a channel's name, and no
-// broker runs.
+// Package memory publishes events to subscribers in the same process: the destination is a
+// channel's name, and no broker runs.
 //
 // # What is guaranteed
 //
-//   - A delivery that was answered without error was handed to every listener of its channel, before the answer.
-//   - A second copy of a delivery (same event id, destination and generation) within Config.Window of the first is
-//     refused, whichever relay of this process sends it, unless Config.MaxPerWindow others came in between. An
-//     operator's replay raises the generation and gets through.
-//   - Deliveries of one Publish go out in the order of the batch. All listeners of a channel hear its messages in one
-//     order.
+//   - A delivery that was answered without error was handed to every listener of its channel,
+//     before the answer.
+//   - A second copy of a delivery (same event id, destination and generation) within Config.Window
+//     of the first is refused, whichever relay of this process sends it, unless Config.MaxPerWindow
+//     others came in between. An operator's replay raises the generation and gets through.
+//   - Deliveries of one Publish go out in the order of the batch. All listeners of a channel hear
+//     its messages in one order.
 //
 // # What is not
 //
-//   - It ends with the process. The relay and who listens must be in the same one (outbox serve, outbox dev, or a
-//     program of yours): what another process relays is heard by nobody here. Several relays that share a database need
-//     a broker.
-//   - Nothing is kept. As with Redis Pub/Sub, a message reaches whoever listens at that moment, and one that nobody
-//     hears is delivered all the same.
-//   - What was published is forgotten with the process. Copies of what it published before are let through after a
-//     restart; those who had heard it are gone too.
+//   - It ends with the process. The relay and who listens must be in the same one (outbox serve,
+//     outbox dev, or a program of yours): what another process relays is heard by nobody here.
+//     Several relays that share a database need a broker.
+//   - Nothing is kept. As with Redis Pub/Sub, a message reaches whoever listens at that moment, and
+//     one that nobody hears is delivered all the same.
+//   - What was published is forgotten with the process. Copies of what it published before are let
+//     through after a restart; those who had heard it are gone too.
 //
 // # What it costs
 //
-// About 1 µs for an event with 700 bytes of payload and one listener, half of it for building the message. It also
-// costs 56 bytes for as long as it is remembered. At 1000 events/s up to 14 MB in the default window, and at any rate
-// no more than 28 MB. That memory is given back by the first publish after the windows have passed.
+// About 1 µs for an event with 700 bytes of payload and one listener, half of it for building the
+// message. It also costs 56 bytes for as long as it is remembered. At 1000 events/s up to 14 MB in
+// the default window, and at any rate no more than 28 MB. That memory is given back by the first
+// publish after the windows have passed.
 package memory
 
 import (
@@ -42,11 +44,13 @@ import (
 
 // Config configures a Hub. Zero means the default in parentheses.
 type Config struct {
-	// Window is how long a copy of a delivery is refused at least; twice that at most (2 min). Negative remembers
-	// nothing. It must outlast whatever can lie between two attempts: the relay's PublishTimeout, LeaseTTL.
+	// Window is how long a copy of a delivery is refused at least; twice that at most (2 min).
+	// Negative remembers nothing. It must outlast whatever can lie between two attempts: the
+	// relay's PublishTimeout, LeaseTTL.
 	Window time.Duration
-	// MaxPerWindow ends a window early when so many deliveries were published in it (250,000): at 20,000 a second a
-	// copy is then refused for at least 12 s. Up to twice as many are remembered. Negative is no limit.
+	// MaxPerWindow ends a window early when so many deliveries were published in it (250,000): at
+	// 20,000 a second a copy is then refused for at least 12 s. Up to twice as many are remembered.
+	// Negative is no limit.
 	MaxPerWindow int
 	// Envelope builds the message (outbox.CloudEvent).
 	Envelope outbox.Envelope
@@ -62,17 +66,18 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Hub is a sink and the subscriber that hears it. It runs nothing of its own: listeners are called by Publish. It is
-// safe for concurrent use.
+// Hub is a sink and the subscriber that hears it. It runs nothing of its own: listeners are called
+// by Publish. It is safe for concurrent use.
 //
-// Publish fails only as a whole: once ctx has ended or the Hub is closed, what has not gone out is answered with an
-// error of class outbox.ClassUnavailable. A panic of the envelope or of a listener is passed on, for the relay to find
-// out whose event it was; that event is not remembered.
+// Publish fails only as a whole: once ctx has ended or the Hub is closed, what has not gone out is
+// answered with an error of class outbox.ClassUnavailable. A panic of the envelope or of a listener
+// is passed on, for the relay to find out whose event it was; that event is not remembered.
 type Hub struct {
 	envelope outbox.Envelope
 
-	// telling is held for one delivery: from asking whether it is a copy until its listeners have been called. It is
-	// not mu: a listener may hold a lock of its own that its owner also holds while subscribing.
+	// telling is held for one delivery: from asking whether it is a copy until its listeners have
+	// been called. It is not mu: a listener may hold a lock of its own that its owner also holds
+	// while subscribing.
 	telling sync.Mutex
 	seen    *seen // nil: remember nothing
 
@@ -114,8 +119,8 @@ func (h *Hub) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Res
 
 var errClosed = errors.New("the hub is closed")
 
-// deliver takes telling for a single delivery and not for the batch, so that stop, and other relays, wait for
-// microseconds.
+// deliver takes telling for a single delivery and not for the batch, so that stop, and other
+// relays, wait for microseconds.
 func (h *Hub) deliver(d *outbox.Delivery, message []byte) outbox.Result {
 	var m mark
 	if h.seen != nil {
@@ -131,7 +136,8 @@ func (h *Hub) deliver(d *outbox.Delivery, message []byte) outbox.Result {
 		return outbox.Result{Duplicate: true}
 	}
 	if len(members) > 0 {
-		// Theirs to keep; one buffer for the batch would stay in memory for the smallest message kept of it.
+		// Theirs to keep; one buffer for the batch would stay in memory for the smallest message
+		// kept of it.
 		message = bytes.Clone(message)
 		for _, one := range members {
 			one.listener.Message(message)
@@ -149,12 +155,14 @@ func (h *Hub) members(channel string) (members []*member, closed bool) {
 	return h.channels[channel], h.closed
 }
 
-// Subscribe implements outbox.Subscriber. It is acknowledged at once, without looking at ctx, unless the Hub is closed.
+// Subscribe implements outbox.Subscriber. It is acknowledged at once, without looking at ctx,
+// unless the Hub is closed.
 //
-// Listeners of one channel are handed the same bytes, to keep but not to change. A listener may be called before
-// Subscribe has returned. It may subscribe, but neither publish nor stop a subscription while it is being called: it
-// would wait for itself. While it is called, no Publish of the Hub gets on. stop may be called several times, but not
-// with a lock held that the listener needs.
+// Listeners of one channel are handed the same bytes, to keep but not to change. A listener may be
+// called before Subscribe has returned. It may subscribe, but neither publish nor stop a
+// subscription while it is being called: it would wait for itself. While it is called, no Publish
+// of the Hub gets on. stop may be called several times, but not with a lock held that the listener
+// needs.
 func (h *Hub) Subscribe(_ context.Context, channel string, l outbox.Listener) (acknowledged bool, stop func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -204,9 +212,9 @@ func (h *Hub) isClosed() bool {
 	return h.closed
 }
 
-// Close tells every listener, by Lost, that nothing more will come. It returns after their last calls, and always nil.
-// Who shares a Hub closes it once all its relays have ended: a Publish afterwards, or during Close, is answered as
-// unavailable.
+// Close tells every listener, by Lost, that nothing more will come. It returns after their last
+// calls, and always nil. Who shares a Hub closes it once all its relays have ended: a Publish
+// afterwards, or during Close, is answered as unavailable.
 func (h *Hub) Close() error {
 	h.telling.Lock() // before mu, or a stop that comes in between would return before its listener's Lost
 	defer h.telling.Unlock()
@@ -222,7 +230,8 @@ func (h *Hub) Close() error {
 	return nil
 }
 
-// Func returns an outbox.Listener that calls message for each message, and does nothing else. message must not block.
+// Func returns an outbox.Listener that calls message for each message, and does nothing else.
+// message must not block.
 func Func(message func([]byte)) outbox.Listener { return listenerFunc(message) }
 
 type listenerFunc func([]byte)

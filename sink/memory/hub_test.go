@@ -14,7 +14,8 @@ import (
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
-// All listeners of a channel hear the same messages in the same order, that of each batch, however many relays publish.
+// All listeners of a channel hear the same messages in the same order, that of each batch, however
+// many relays publish.
 func TestOneOrder(t *testing.T) {
 	t.Parallel()
 	h := New(Config{Envelope: positionEnvelope})
@@ -53,7 +54,8 @@ func TestOneOrder(t *testing.T) {
 	}
 }
 
-// Listeners come and go while messages do. Between Subscribe and stop each hears every message, and none after stop.
+// Listeners come and go while messages do. Between Subscribe and stop each hears every message, and
+// none after stop.
 func TestComeAndGo(t *testing.T) {
 	t.Parallel()
 	h := New(Config{Envelope: positionEnvelope})
@@ -146,8 +148,9 @@ func TestMessageIsKept(t *testing.T) {
 	}
 }
 
-// A panic, of the envelope or of a listener, reaches the relay, which knows what to do. What went out before it is
-// known as a copy, the event itself and what is behind it are not, and the hub serves on.
+// A panic, of the envelope or of a listener, reaches the relay, which knows what to do. What went
+// out before it is known as a copy, the event itself and what is behind it are not, and the hub
+// serves on.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	for _, culprit := range []string{"envelope", "listener"} {

@@ -8,8 +8,9 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// seen remembers deliveries for one to two windows: in the set of the current window, and in the one before. A time for
-// each would take a heap, or a sweep, to forget them one by one; here a whole set is dropped.
+// seen remembers deliveries for one to two windows: in the set of the current window, and in the
+// one before. A time for each would take a heap, or a sweep, to forget them one by one; here a
+// whole set is dropped.
 type seen struct {
 	window time.Duration
 	limit  int // of a set; negative: none
@@ -19,9 +20,9 @@ type seen struct {
 	current, previous map[mark]struct{}
 }
 
-// mark tells a delivery from all others: its event's id, and a hash of what differs between two deliveries of one
-// event. The names themselves would be kept alive. The hash is bytes because a map pads a key of words: 83 bytes an
-// event instead of 56 (measured).
+// mark tells a delivery from all others: its event's id, and a hash of what differs between two
+// deliveries of one event. The names themselves would be kept alive. The hash is bytes because a
+// map pads a key of words: 83 bytes an event instead of 56 (measured).
 type mark struct {
 	id   [16]byte
 	rest [8]byte
@@ -57,14 +58,14 @@ func (s *seen) add(m mark) {
 	s.current[m] = struct{}{}
 }
 
-// turn begins the next window when it is time. The clock is the monotonic one, so setting the machine's clock neither
-// forgets nor prolongs.
+// turn begins the next window when it is time. The clock is the monotonic one, so setting the
+// machine's clock neither forgets nor prolongs.
 func (s *seen) turn() {
 	switch passed := time.Since(s.began); {
 	case passed < s.window:
 	case passed < 2*s.window:
-		// Windows follow each other without a gap: if this one began now, what was published early in the last would be
-		// kept for up to three.
+		// Windows follow each other without a gap: if this one began now, what was published early
+		// in the last would be kept for up to three.
 		s.previous, s.current, s.began = s.current, map[mark]struct{}{}, s.began.Add(s.window)
 	default:
 		s.previous, s.current, s.began = nil, map[mark]struct{}{}, time.Now()

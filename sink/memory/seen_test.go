@@ -8,8 +8,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// A copy is refused for one to two windows, wherever in its window the event was published, and whether others follow
-// or not.
+// A copy is refused for one to two windows, wherever in its window the event was published, and
+// whether others follow or not.
 func TestWindow(t *testing.T) {
 	t.Parallel()
 	const window = time.Minute
@@ -64,7 +64,8 @@ func TestForgottenInSilence(t *testing.T) {
 	})
 }
 
-// What a hub remembers is bounded, whatever the rate: at least the last MaxPerWindow deliveries, at most twice as many.
+// What a hub remembers is bounded, whatever the rate: at least the last MaxPerWindow deliveries, at
+// most twice as many.
 func TestMaxPerWindow(t *testing.T) {
 	t.Parallel()
 	const limit = 100

@@ -14,8 +14,8 @@ import (
 
 const benchBatch = 1000
 
-// BenchmarkPublish is the sink with 500-byte payloads in batches of 1000, of 1000, 100 and 10 keys and of one:
-// events/s. The stream is in memory, so that a disk is not what is measured.
+// BenchmarkPublish is the sink with 500-byte payloads in batches of 1000, of 1000, 100 and 10 keys
+// and of one: events/s. The stream is in memory, so that a disk is not what is measured.
 func BenchmarkPublish(b *testing.B) {
 	for _, keys := range []int{1000, 100, 10, 1} {
 		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
@@ -32,8 +32,8 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// BenchmarkPlainPipeline is what the sink is compared with: the client's asynchronous publish of the same messages made
-// before, with ids, nothing held back.
+// BenchmarkPlainPipeline is what the sink is compared with: the client's asynchronous publish of
+// the same messages made before, with ids, nothing held back.
 func BenchmarkPlainPipeline(b *testing.B) {
 	server := testenv.NATSServer(b, testenv.NATSConfig{NoSync: true})
 	js := admin(b, server.URL())

@@ -33,7 +33,8 @@ func TestSinkContract(t *testing.T) {
 		tt.features.Durable, tt.features.Headers, tt.features.LargestMessage = true, "ce-", 1<<20
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			// One set of servers for all tests of a mode: a cluster takes seconds until it has its leaders.
+			// One set of servers for all tests of a mode: a cluster takes seconds until it has its
+			// leaders.
 			b := &broker{servers: testenv.NATSCluster(t, tt.servers, testenv.NATSConfig{NoSync: tt.noSync})}
 			b.js = admin(t, b.url())
 			stream(t, b.js, jetstream.StreamConfig{Name: "SUITE", Subjects: []string{"suite.>"}, Replicas: tt.servers})
@@ -70,7 +71,8 @@ func (b *broker) url() string {
 	return "nats://" + strings.Join(hosts, ",")
 }
 
-// listen reads what is in the stream, and not what core NATS passes on: copies that were refused are not in it.
+// listen reads what is in the stream, and not what core NATS passes on: copies that were refused
+// are not in it.
 func (b *broker) listen(t *testing.T) (string, <-chan outboxtest.Arrived) {
 	subject := fmt.Sprintf("suite.%d", b.subjects.Add(1))
 	var consumer jetstream.Consumer
@@ -106,7 +108,8 @@ func (b *broker) stored(t *testing.T, subject string, n int) (all []outboxtest.A
 	return all
 }
 
-// restart kills the only server, or of a cluster one that does not lead the stream: TestLeaderIsKilled has the other.
+// restart kills the only server, or of a cluster one that does not lead the stream:
+// TestLeaderIsKilled has the other.
 func (b *broker) restart(t *testing.T) {
 	s := b.servers[0]
 	if n := len(b.servers); n > 1 {
@@ -132,8 +135,8 @@ func (b *broker) stall(t *testing.T) func() {
 	return func() { signal(syscall.SIGCONT) }
 }
 
-// stopped tells whether no thread of a process runs any more, which on a busy machine is a while after the signal.
-// Where there is no /proc it believes so.
+// stopped tells whether no thread of a process runs any more, which on a busy machine is a while
+// after the signal. Where there is no /proc it believes so.
 func stopped(pid int) bool {
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, task := range tasks {

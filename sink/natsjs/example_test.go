@@ -24,7 +24,8 @@ func ExampleOpen() {
 	var _ outbox.Sink = sink // for relay.New
 }
 
-// A program that has a connection gives it to the sink. It must keep nothing back while it is disconnected.
+// A program that has a connection gives it to the sink. It must keep nothing back while it is
+// disconnected.
 func ExampleNew() {
 	conn, err := nats.Connect("nats://nats.example",
 		nats.ReconnectBufSize(-1), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort())

@@ -37,8 +37,8 @@ func TestServerIsKilled(t *testing.T) {
 	sinktest.Killed(t, s, "s", server.Restart, storedIDs(t, js, "S", "s"))
 }
 
-// Of three servers the one that leads the stream is killed while events are published. The sink knows one of them by
-// its URL, and learns of the others.
+// Of three servers the one that leads the stream is killed while events are published. The sink
+// knows one of them by its URL, and learns of the others.
 func TestLeaderIsKilled(t *testing.T) {
 	t.Parallel()
 	servers := testenv.NATSCluster(t, 3, testenv.NATSConfig{NoSync: true})
@@ -69,8 +69,8 @@ func TestLeaderIsKilled(t *testing.T) {
 	f.Check(t, storedIDs(t, js, "S", "s"))
 }
 
-// Acknowledgements are lost, with the connection and without: the events wait, and their copies are refused. Nothing
-// later of their keys has gone out.
+// Acknowledgements are lost, with the connection and without: the events wait, and their copies are
+// refused. Nothing later of their keys has gone out.
 func TestLostAcknowledgement(t *testing.T) {
 	t.Parallel()
 	server := testenv.NATSServer(t, testenv.NATSConfig{NoSync: true})
@@ -122,7 +122,8 @@ func TestLostAcknowledgement(t *testing.T) {
 	}
 }
 
-// What is published while the server is away is answered at once, and does not go out by itself when it is back.
+// What is published while the server is away is answered at once, and does not go out by itself
+// when it is back.
 func TestNothingGoesOutLater(t *testing.T) {
 	t.Parallel()
 	server := testenv.NATSServer(t, testenv.NATSConfig{NoSync: true})
@@ -167,8 +168,8 @@ func TestWindowEnds(t *testing.T) {
 	eventually(t, func() bool { return s.Publish(t.Context(), []outbox.Delivery{d})[0] == outbox.Result{} })
 }
 
-// The window is the stream's and not a subject's: an event for several destinations, two outboxes with equal ids, and a
-// replay are no copies.
+// The window is the stream's and not a subject's: an event for several destinations, two outboxes
+// with equal ids, and a replay are no copies.
 func TestWhatIsNoCopy(t *testing.T) {
 	t.Parallel()
 	server := testenv.NATSServer(t, testenv.NATSConfig{NoSync: true})

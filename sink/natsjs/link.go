@@ -22,17 +22,19 @@ const (
 	dialTimeout = 3 * time.Second // of one server: connecting, and its greeting
 	// writeTimeout bounds how long a server that reads nothing can hold a publication.
 	writeTimeout = 5 * time.Second
-	// ackTimeout is when the client forgets a message whose acknowledgement never came. Publish has given up before.
+	// ackTimeout is when the client forgets a message whose acknowledgement never came. Publish has
+	// given up before.
 	ackTimeout = time.Minute
-	// clientPending is so large that the client never waits by itself: a publication bounds what it has in flight.
+	// clientPending is so large that the client never waits by itself: a publication bounds what it
+	// has in flight.
 	clientPending = 1 << 20
 )
 
 // link is one connection, and what was sent over it and is not answered.
 //
-// A connection that breaks is not made again by the client but by the next who needs one. So nothing that was published
-// while it was away can go out later, and no refused password ends it for good. The client's own reconnection does both
-// (a connection given to New may have it).
+// A connection that breaks is not made again by the client but by the next who needs one. So
+// nothing that was published while it was away can go out later, and no refused password ends it
+// for good. The client's own reconnection does both (a connection given to New may have it).
 type link struct {
 	conn *nats.Conn
 	js   jetstream.JetStream
@@ -121,7 +123,8 @@ var violation = regexp.MustCompile(`Permissions Violation for (Publish|Subscript
 
 const streamNames = "$JS.API.STREAM.NAMES"
 
-// refused takes what the server says beside its answers. A message that the user may not publish gets no other.
+// refused takes what the server says beside its answers. A message that the user may not publish
+// gets no other.
 func (l *link) refused(err error) {
 	found := violation.FindStringSubmatch(err.Error())
 	if found == nil {
@@ -147,8 +150,8 @@ func (l *link) refused(err error) {
 	}
 }
 
-// connected returns a link that works, as far as is known: the latest or a new one. Errors are of class
-// outbox.ClassUnavailable.
+// connected returns a link that works, as far as is known: the latest or a new one. Errors are of
+// class outbox.ClassUnavailable.
 func (s *Sink) connected(ctx context.Context) (*link, error) {
 	select {
 	case s.dialling <- struct{}{}:
@@ -218,8 +221,8 @@ func lostBy(c *nats.Conn) error {
 	return errors.New("the connection was lost")
 }
 
-// dial connects to one of the servers, in an order of chance, and gives up when ctx ends. An error is of class
-// outbox.ClassUnavailable.
+// dial connects to one of the servers, in an order of chance, and gives up when ctx ends. An error
+// is of class outbox.ClassUnavailable.
 func (t *target) dial(ctx context.Context, options ...nats.Option) (*nats.Conn, error) {
 	d := &dialer{ctx: ctx}
 	conn, err := nats.Connect(t.urls(), append(append(options, t.auth()...),

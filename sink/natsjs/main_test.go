@@ -18,7 +18,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// The binary is the server of its own tests too: as a child process it can be killed and stopped like a real one.
+// The binary is the server of its own tests too: as a child process it can be killed and stopped
+// like a real one.
 func TestMain(m *testing.M) {
 	if file := os.Getenv(testenv.NATSVariable); file != "" {
 		if err := serve(file); err != nil {

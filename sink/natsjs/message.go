@@ -14,9 +14,9 @@ import (
 	"github.com/outboxrelay/outbox/internal/sink/cloudevent"
 )
 
-// attribute begins the names of headers that are attributes, and eventID is the event's own. They are the NATS protocol
-// binding's of CloudEvents 1.0.3. A content type of CloudEvents says structured mode, so binary mode has
-// datacontenttype under its own name.
+// attribute begins the names of headers that are attributes, and eventID is the event's own. They
+// are the NATS protocol binding's of CloudEvents 1.0.3. A content type of CloudEvents says
+// structured mode, so binary mode has datacontenttype under its own name.
 const (
 	attribute = "ce-"
 	eventID   = attribute + "id"
@@ -45,18 +45,19 @@ func (s *Sink) message(d *outbox.Delivery) *nats.Msg {
 	return m
 }
 
-// messageID is what a stream knows a copy by. Its window is for the stream and not for a subject, so all that tells two
-// deliveries apart is in it. It must not change: what an earlier version sent is compared while this one is rolled out.
+// messageID is what a stream knows a copy by. Its window is for the stream and not for a subject,
+// so all that tells two deliveries apart is in it. It must not change: what an earlier version sent
+// is compared while this one is rolled out.
 func messageID(d *outbox.Delivery) string {
 	return d.ID.String() + "-" + strconv.Itoa(d.Generation) + "-" + strconv.FormatUint(d.Origin, 16) + ":" + d.Destination
 }
 
-// maxSubject is far above what NATS recommends (256), and below where a server would end the connection
-// (max_control_line, 4096).
+// maxSubject is far above what NATS recommends (256), and below where a server would end the
+// connection (max_control_line, 4096).
 const maxSubject = 1024
 
-// checkSubject says why no stream can have a message of this subject. What begins with $ is the server's own: a message
-// to $JS.API.STREAM.DELETE.orders deletes the stream.
+// checkSubject says why no stream can have a message of this subject. What begins with $ is the
+// server's own: a message to $JS.API.STREAM.DELETE.orders deletes the stream.
 func checkSubject(subject string) error {
 	problem := ""
 	switch {

@@ -15,8 +15,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// The Go SDK of CloudEvents reads both modes as the same event, whatever is in the attributes, and a consumer that is
-// instrumented finds the trace.
+// The Go SDK of CloudEvents reads both modes as the same event, whatever is in the attributes, and
+// a consumer that is instrumented finds the trace.
 func TestCloudEvents(t *testing.T) {
 	t.Parallel()
 	server := testenv.NATSServer(t, testenv.NATSConfig{NoSync: true})
@@ -67,7 +67,8 @@ func TestCloudEvents(t *testing.T) {
 	}
 }
 
-// fromHeaders reads the attributes as section 3.1.3 of the HTTP binding has them, to which the NATS binding refers.
+// fromHeaders reads the attributes as section 3.1.3 of the HTTP binding has them, to which the NATS
+// binding refers.
 func fromHeaders(t *testing.T, e *event.Event, header nats.Header) {
 	t.Helper()
 	for name, values := range header {

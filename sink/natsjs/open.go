@@ -28,8 +28,8 @@ func Driver() sink.Driver {
 			_, err := parse(url, &Config{})
 			return err
 		},
-		// A server that demands TLS gets it from a nats:// URL too, but nobody who stands between would.
-		// Not Encrypted: a server greets before TLS begins.
+		// A server that demands TLS gets it from a nats:// URL too, but nobody who stands between
+		// would. Not Encrypted: a server greets before TLS begins.
 		Plaintext: family.Plaintext, Hint: hint,
 	}
 }
@@ -59,11 +59,12 @@ func refusedUser(err error) bool {
 //	tls://…                                   the same with TLS
 //	nats://user:password@host1,host2:4222     servers of a cluster, of which any will do
 //
-// Query parameters: cloudevents=binary for binary mode (structured), creds=FILE with the user's JWT and key. For a
-// stream to be made if there is none of its name: create=NAME, subjects=orders.>,invoices.> and replicas=3 (1).
+// Query parameters: cloudevents=binary for binary mode (structured), creds=FILE with the user's JWT
+// and key. For a stream to be made if there is none of its name: create=NAME,
+// subjects=orders.>,invoices.> and replicas=3 (1).
 //
-// A server that cannot be reached is an error of class outbox.ClassUnavailable. One that refuses the user, has no TLS,
-// or for which nobody vouches, is one of class outbox.ClassPermanent.
+// A server that cannot be reached is an error of class outbox.ClassUnavailable. One that refuses
+// the user, has no TLS, or for which nobody vouches, is one of class outbox.ClassPermanent.
 func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 	t, err := parse(url, &cfg)
 	if err != nil {

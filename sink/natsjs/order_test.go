@@ -13,8 +13,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// script answers publishers in the place of a stream, when and what a test wants: a real one refuses a message and
-// takes the next in states that no test can hold it in.
+// script answers publishers in the place of a stream, when and what a test wants: a real one
+// refuses a message and takes the next in states that no test can hold it in.
 type script struct {
 	t       *testing.T
 	mu      sync.Mutex
@@ -60,8 +60,8 @@ func (s *script) next(n int) (ids []string, reply func(text string)) {
 
 const taken = `{"stream":"S","seq":1}`
 
-// Different keys and events without one are in flight together, of one key an event with all its destinations, and
-// nothing follows what a stream refused although it would take the next.
+// Different keys and events without one are in flight together, of one key an event with all its
+// destinations, and nothing follows what a stream refused although it would take the next.
 func TestOneEventOfAKeyInFlight(t *testing.T) {
 	t.Parallel()
 	server := testenv.NATSServer(t, testenv.NATSConfig{NoJetStream: true})
@@ -104,7 +104,8 @@ func TestOneEventOfAKeyInFlight(t *testing.T) {
 	}
 }
 
-// What the answers of JetStream mean for an event. The codes are those of nats-server's errors.json.
+// What the answers of JetStream mean for an event. The codes are those of nats-server's
+// errors.json.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	server := testenv.NATSServer(t, testenv.NATSConfig{NoJetStream: true})

@@ -11,15 +11,17 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Bounds of what one Publish has in flight. A stream's queue takes 100,000 messages or 128 MiB of all who publish.
+// Bounds of what one Publish has in flight. A stream's queue takes 100,000 messages or 128 MiB of
+// all who publish.
 const (
 	maxPending      = 1000
 	maxPendingBytes = 8 << 20
 )
 
-// Publish implements outbox.Sink. Where nobody takes a message, or no acknowledgement comes in three quarters of the
-// time that ctx leaves, the server is asked whether a stream has its subject. If none has, that is the event's own
-// failure; if one has, or nobody can tell, the sink is unavailable for it.
+// Publish implements outbox.Sink. Where nobody takes a message, or no acknowledgement comes in
+// three quarters of the time that ctx leaves, the server is asked whether a stream has its subject.
+// If none has, that is the event's own failure; if one has, or nobody can tell, the sink is
+// unavailable for it.
 //
 // It returns as soon as ctx ends. What it then gives up on is waited for by Close.
 func (s *Sink) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {

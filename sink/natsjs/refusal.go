@@ -24,8 +24,8 @@ const (
 	codeTooManyRequests    = 10167
 )
 
-// fullSubject is what codeStoreFailed says where a stream refuses new messages of a subject rather than drop old ones
-// (discard_new_per_subject).
+// fullSubject is what codeStoreFailed says where a stream refuses new messages of a subject rather
+// than drop old ones (discard_new_per_subject).
 const fullSubject = "maximum messages per subject exceeded"
 
 // classify says what the answer for a message means for its event.
@@ -56,8 +56,9 @@ func (p *publication) classify(ctx context.Context, i int, err error) error {
 	return outbox.Unavailable(fmt.Errorf("publish to NATS: %w", err))
 }
 
-// refusal classes what a stream answers. Limits of the message are for good. Those of the stream, of the account and
-// of the server count against no event: what is full is emptied, or made larger. The rest is the subject's own.
+// refusal classes what a stream answers. Limits of the message are for good. Those of the stream,
+// of the account and of the server count against no event: what is full is emptied, or made larger.
+// The rest is the subject's own.
 func refusal(subject string, refused *jetstream.APIError) error {
 	err := fmt.Errorf("publish to subject %q: %w", subject, refused)
 	switch refused.ErrorCode {
@@ -79,9 +80,9 @@ func refusal(subject string, refused *jetstream.APIError) error {
 // askTimeout bounds one question for the stream of a subject.
 const askTimeout = 2 * time.Second
 
-// streamless finds out why nobody acknowledged a message. It returns the event's failure if no stream has the subject,
-// an error of class outbox.ClassUnavailable if JetStream cannot be asked, and nil if there is a stream. The server is
-// asked once for a subject.
+// streamless finds out why nobody acknowledged a message. It returns the event's failure if no
+// stream has the subject, an error of class outbox.ClassUnavailable if JetStream cannot be asked,
+// and nil if there is a stream. The server is asked once for a subject.
 func (p *publication) streamless(ctx context.Context, subject string) error {
 	err, asked := p.streams[subject]
 	if !asked {

@@ -18,8 +18,8 @@ import (
 	"github.com/outboxrelay/outbox/sink"
 )
 
-// A subject without a stream is told from JetStream that is off, also where somebody hears the subject and no stream
-// acknowledges.
+// A subject without a stream is told from JetStream that is off, also where somebody hears the
+// subject and no stream acknowledges.
 func TestNoStream(t *testing.T) {
 	t.Parallel()
 	server := testenv.NATSServer(t, testenv.NATSConfig{NoSync: true})
@@ -76,8 +76,8 @@ const users = `authorization { users: [
 		publish: { allow: [PUBLISH], deny: ["s.denied"] }, subscribe: [SUBSCRIBE] } },
 	{ user: admin, password: hunter3 } ] }`
 
-// A user's rights: what he may not publish fails by itself, the rest goes out; without its inbox nothing does. The
-// least rights of the package comment suffice.
+// A user's rights: what he may not publish fails by itself, the rest goes out; without its inbox
+// nothing does. The least rights of the package comment suffice.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	text := strings.NewReplacer("PUBLISH", `"s.>", "$JS.API.STREAM.NAMES"`, "SUBSCRIBE", `"_INBOX.>"`).Replace(users)
@@ -157,7 +157,8 @@ func reconfigure(t *testing.T, server *testenv.NATS, from, to string) {
 	}
 }
 
-// A password that is refused stops the program that opens the sink, and makes one that runs wait for as long as it is.
+// A password that is refused stops the program that opens the sink, and makes one that runs wait
+// for as long as it is.
 func TestPassword(t *testing.T) {
 	t.Parallel()
 	server := testenv.NATSServer(t, testenv.NATSConfig{NoSync: true,

@@ -26,7 +26,8 @@ func BenchmarkPublish(b *testing.B) {
 	})
 }
 
-// BenchmarkPlainPipeline is what the sink is compared with: an INSERT an event in one pipeline and transaction.
+// BenchmarkPlainPipeline is what the sink is compared with: an INSERT an event in one pipeline and
+// transaction.
 func BenchmarkPlainPipeline(b *testing.B) {
 	_, admin := open(b, Config{})
 	makeTables(b, admin, "inbox")

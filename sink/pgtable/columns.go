@@ -59,8 +59,8 @@ func timeText(at time.Time) string {
 	return at.Format(time.RFC3339Nano)
 }
 
-// metadataText is the metadata as JSON. Plain SQL may have written anything into a column of text: what is no JSON is a
-// JSON string.
+// metadataText is the metadata as JSON. Plain SQL may have written anything into a column of text:
+// what is no JSON is a JSON string.
 func metadataText(metadata json.RawMessage) string {
 	text := string(bytes.TrimSpace(metadata))
 	if text == "" || json.Valid(metadata) {

@@ -29,8 +29,9 @@ func code(err error) string {
 	return ""
 }
 
-// isUnavailable tells whether an error is about the server and not about a statement. There is no answer, or one of a
-// class of connection, authorization, read-only, deadlock, resources, shutdown or disk, or a lock.
+// isUnavailable tells whether an error is about the server and not about a statement. There is no
+// answer, or one of a class of connection, authorization, read-only, deadlock, resources, shutdown
+// or disk, or a lock.
 func isUnavailable(err error) bool {
 	state := code(err)
 	if state == "" {
@@ -43,8 +44,8 @@ func isUnavailable(err error) bool {
 	return state == lockNotAvailable // of its class the only one: others tell what a view or a table cannot do
 }
 
-// text is what an error says, without its type: to the command, an error of pgx is one of its own database. The detail
-// of a server's error is left out, which has the row's values.
+// text is what an error says, without its type: to the command, an error of pgx is one of its own
+// database. The detail of a server's error is left out, which has the row's values.
 func (s *Sink) text(err error) string {
 	text := err.Error()
 	if s.secret != "" && strings.Contains(text, s.secret) {

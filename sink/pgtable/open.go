@@ -41,12 +41,13 @@ func Driver() sink.Driver {
 //	postgres://user:password@host:5432/database
 //	postgresql://user@host1,host2/database?sslmode=verify-full
 //
-// create=true sets Config.Create. The other query parameters are libpq's, pgxpool's (pool_max_conns=8) and settings of
-// the server (statement_timeout=5s); the server refuses one that it does not know. Of several hosts the one is taken
-// that takes writes, unless target_session_attrs says otherwise.
+// create=true sets Config.Create. The other query parameters are libpq's, pgxpool's
+// (pool_max_conns=8) and settings of the server (statement_timeout=5s); the server refuses one that
+// it does not know. Of several hosts the one is taken that takes writes, unless
+// target_session_attrs says otherwise.
 //
-// A server that cannot be reached is an error of class outbox.ClassUnavailable, one that refuses the user of class
-// outbox.ClassPermanent.
+// A server that cannot be reached is an error of class outbox.ClassUnavailable, one that refuses
+// the user of class outbox.ClassPermanent.
 func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 	config, err := parse(url, &cfg)
 	if err != nil {
@@ -74,8 +75,8 @@ type connectError struct {
 
 func (e *connectError) Error() string { return "connect to the sink's PostgreSQL: " + e.text }
 
-// lasts tells whether waiting does not cure an error: the server knows neither user nor password nor database nor a
-// parameter of the URL, or nobody vouches for it.
+// lasts tells whether waiting does not cure an error: the server knows neither user nor password
+// nor database nor a parameter of the URL, or nobody vouches for it.
 func lasts(err error) bool {
 	var certificate *tls.CertificateVerificationError
 	if errors.As(err, &certificate) {
@@ -137,8 +138,8 @@ func mask(url string) string {
 	return fmt.Sprintf("%s at %s:%d", config.ConnConfig.Database, config.ConnConfig.Host, config.ConnConfig.Port)
 }
 
-// plaintext returns the hosts that may be reached without TLS and may be on other machines: with sslmode=prefer, which
-// is the default, the server decides.
+// plaintext returns the hosts that may be reached without TLS and may be on other machines: with
+// sslmode=prefer, which is the default, the server decides.
 func plaintext(url string) (hosts []string) {
 	config, err := parse(url, &Config{})
 	if err != nil {

@@ -41,7 +41,8 @@ func TestKilledWhilePublishing(t *testing.T) {
 		})
 }
 
-// The reply to a committed batch is lost: nothing is sent again by itself, and then all of it is a copy.
+// The reply to a committed batch is lost: nothing is sent again by itself, and then all of it is a
+// copy.
 func TestLostReply(t *testing.T) {
 	t.Parallel()
 	server := startPostgres(t)
@@ -109,7 +110,8 @@ func TestServerTakesNothing(t *testing.T) {
 	})
 }
 
-// A table whose triggers are too slow for a whole batch gets done all the same: transactions become smaller.
+// A table whose triggers are too slow for a whole batch gets done all the same: transactions become
+// smaller.
 func TestSlowTable(t *testing.T) {
 	t.Parallel()
 	url := testenv.Database(t)

@@ -18,13 +18,14 @@ const (
 	maxBytes = 8 << 20 // of payloads; a larger one goes alone
 )
 
-// Publish implements outbox.Sink. A batch is one statement a table, in one transaction and one round trip for 1000
-// events. If PostgreSQL refuses it, each table is asked with a statement of no rows. A table that refuses that too
-// fails its events, which are of no class and tried again. Otherwise the transaction is sent again in halves, down to
-// the row that fails alone. A row that cannot be stored as it is (SQLSTATE classes 22 and 54) is of class
-// outbox.ClassPermanent, and so is a destination that is no name of a table. Where the server takes nothing (no answer,
-// shutting down, read-only, full) the error is of class outbox.ClassUnavailable. It may have committed then: the copies
-// are refused.
+// Publish implements outbox.Sink. A batch is one statement a table, in one transaction and one
+// round trip for 1000 events. If PostgreSQL refuses it, each table is asked with a statement of no
+// rows. A table that refuses that too fails its events, which are of no class and tried again.
+// Otherwise the transaction is sent again in halves, down to the row that fails alone. A row that
+// cannot be stored as it is (SQLSTATE classes 22 and 54) is of class outbox.ClassPermanent, and so
+// is a destination that is no name of a table. Where the server takes nothing (no answer, shutting
+// down, read-only, full) the error is of class outbox.ClassUnavailable. It may have committed then:
+// the copies are refused.
 //
 // It returns as soon as ctx ends.
 func (s *Sink) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
@@ -216,8 +217,9 @@ func inserted(results pgx.BatchResults) (map[identity]bool, error) {
 	return found, err
 }
 
-// probe asks each table of the deliveries whether it takes a statement of no rows, and tells whether one does not, or
-// is there now and was missing when cause came. An error is that of a server that takes nothing.
+// probe asks each table of the deliveries whether it takes a statement of no rows, and tells
+// whether one does not, or is there now and was missing when cause came. An error is that of a
+// server that takes nothing.
 func (p *publication) probe(ctx context.Context, todo []int, cause error) (found bool, err error) {
 	for _, i := range todo {
 		destination := p.batch[i].Destination
@@ -228,7 +230,8 @@ func (p *publication) probe(ctx context.Context, todo []int, cause error) (found
 		err := p.try(ctx, s)
 		if err != nil && p.cfg.Create && code(err) == undefinedTable {
 			_, creating := p.pool.Exec(ctx, s.create, pgx.QueryExecModeExec)
-			// Of two that create a table at the same moment one fails, with whatever it stumbles over.
+			// Of two that create a table at the same moment one fails, with whatever it stumbles
+			// over.
 			if err = p.try(ctx, s); err != nil && creating != nil {
 				err = creating
 			}

@@ -1,34 +1,41 @@
-// Package pgtable inserts events into tables of another PostgreSQL database: the destination is the table, as table or
-// schema.table.
+// Package pgtable inserts events into tables of another PostgreSQL database: the destination is the
+// table, as table or schema.table.
 //
 // # What is guaranteed
 //
 //   - A delivery that was answered without error is a committed row.
-//   - A second copy of a delivery (same origin, event id, destination and generation) is refused by the table's primary
-//     key, whichever relay sends it and for as long as the row is there. So a batch whose outcome is unknown is simply
-//     sent again. An operator's replay raises the generation and inserts a further row.
-//   - A row that the table refuses (a constraint, a trigger, a limit, a type) fails alone, with the reason. A table
-//     that is not there, or is not as it should be, fails its own events and no others.
-//   - Rows of one ordering key are inserted in the order of the batch, and none after a failed event of its key. A
-//     batch is one transaction for all of its tables, so an event is never seen before an earlier one of its key.
-//   - No password reaches an error, and no payload: what PostgreSQL tells of a failing row is left out.
+//   - A second copy of a delivery (same origin, event id, destination and generation) is refused by
+//     the table's primary key, whichever relay sends it and for as long as the row is there. So a
+//     batch whose outcome is unknown is simply sent again. An operator's replay raises the
+//     generation and inserts a further row.
+//   - A row that the table refuses (a constraint, a trigger, a limit, a type) fails alone, with the
+//     reason. A table that is not there, or is not as it should be, fails its own events and no
+//     others.
+//   - Rows of one ordering key are inserted in the order of the batch, and none after a failed
+//     event of its key. A batch is one transaction for all of its tables, so an event is never seen
+//     before an earlier one of its key.
+//   - No password reaches an error, and no payload: what PostgreSQL tells of a failing row is left
+//     out.
 //
 // # What is not
 //
-//   - A row that is deleted is forgotten: a copy that comes later is inserted. Keep rows for as long as a relay can be
-//     away with what it has published.
+//   - A row that is deleted is forgotten: a copy that comes later is inserted. Keep rows for as
+//     long as a relay can be away with what it has published.
 //   - A BEFORE trigger that skips a row makes it look like a copy.
-//   - The payload is jsonb: its numbers and texts are kept, its spaces and the order of its members are not.
-//   - position rises within a key in the order of commits. Between keys a lower one can become visible later.
+//   - The payload is jsonb: its numbers and texts are kept, its spaces and the order of its members
+//     are not.
+//   - position rises within a key in the order of commits. Between keys a lower one can become
+//     visible later.
 //   - Durability is the receiving role's synchronous_commit.
 //
 // # What it needs
 //
-// PostgreSQL 14 or later (tested with 15), tables with the columns of CreateTable, and a role with INSERT and SELECT on
-// them. Config.Create needs CREATE on the schema. A pooler in transaction mode will do: no statement is prepared.
+// PostgreSQL 14 or later (tested with 15), tables with the columns of CreateTable, and a role with
+// INSERT and SELECT on them. Config.Create needs CREATE on the schema. A pooler in transaction mode
+// will do: no statement is prepared.
 //
-// The table has a column for each part of an event, so no envelope matters, neither the table's nor a mode of
-// CloudEvents. What the attributes of a CloudEvent hold can be read from the columns.
+// The table has a column for each part of an event, so no envelope matters, neither the table's nor
+// a mode of CloudEvents. What the attributes of a CloudEvent hold can be read from the columns.
 package pgtable
 
 import (
@@ -146,7 +153,8 @@ func CreateTable(destination string) (string, error) {
 	return t.create, err
 }
 
-// maxName is what PostgreSQL keeps of a name, in bytes (NAMEDATALEN less one). It cuts off the rest in silence.
+// maxName is what PostgreSQL keeps of a name, in bytes (NAMEDATALEN less one). It cuts off the rest
+// in silence.
 const maxName = 63
 
 // quote returns a destination as SQL: table or schema.table, each as it is written, with its case.
@@ -165,7 +173,8 @@ func quote(destination string) (string, error) {
 			return "", fmt.Errorf("insert into table %q: a name has a character that is not for names", destination)
 		}
 	}
-	// In the sender's own database, or a receiver's that has an outbox too. A table of a name to come would be in the way.
+	// In the sender's own database, or a receiver's that has an outbox too. A table of a name to
+	// come would be in the way.
 	name := parts[len(parts)-1]
 	if _, ours := migration.SetOf[name]; ours || strings.HasPrefix(name, "outbox_") {
 		return "", fmt.Errorf("insert into table %q: the name is one of the outbox's own", destination)

@@ -18,8 +18,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// A row that the table refuses is found among a thousand whatever refuses it. The others go in, but for those behind
-// it.
+// A row that the table refuses is found among a thousand whatever refuses it. The others go in, but
+// for those behind it.
 func TestRefusedRow(t *testing.T) {
 	t.Parallel()
 	const secret = "4111111111111111"
@@ -175,7 +175,8 @@ func TestCreate(t *testing.T) {
 	sinktest.WantClass(t, got[0].Err, outbox.ClassRetryable, "nowhere")
 }
 
-// One transaction for all tables of a batch: a reader never sees an event before an earlier one of its key.
+// One transaction for all tables of a batch: a reader never sees an event before an earlier one of
+// its key.
 func TestTablesOfABatchAreOneTransaction(t *testing.T) {
 	t.Parallel()
 	sink, admin := open(t, Config{})

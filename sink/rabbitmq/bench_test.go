@@ -12,8 +12,8 @@ import (
 
 const benchBatch = 1000
 
-// BenchmarkPublish is the sink with 500-byte payloads and batches of 1000 events, of as many keys or of few, on a
-// classic and on a quorum queue.
+// BenchmarkPublish is the sink with 500-byte payloads and batches of 1000 events, of as many keys
+// or of few, on a classic and on a quorum queue.
 func BenchmarkPublish(b *testing.B) {
 	for _, kind := range []string{amqp.QueueTypeClassic, amqp.QueueTypeQuorum} {
 		for _, keys := range []int{benchBatch, 200, 10, 1} {
@@ -34,8 +34,8 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// BenchmarkPlainPipeline is what the sink is compared with: the client publishes all of a batch, then waits for the
-// confirms. Nothing is held back behind a failure, and no returns are looked at.
+// BenchmarkPlainPipeline is what the sink is compared with: the client publishes all of a batch,
+// then waits for the confirms. Nothing is held back behind a failure, and no returns are looked at.
 func BenchmarkPlainPipeline(b *testing.B) {
 	for _, kind := range []string{amqp.QueueTypeClassic, amqp.QueueTypeQuorum} {
 		b.Run(kind, func(b *testing.B) {

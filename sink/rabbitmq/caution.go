@@ -5,8 +5,8 @@ import "sync"
 // rememberedAddresses bounds what caution remembers: past it, it begins anew.
 const rememberedAddresses = 1000
 
-// caution knows what must go alone, because it may close the channel and take along whatever else is in flight there.
-// It outlives connections: what closed a channel does so on the next one.
+// caution knows what must go alone, because it may close the channel and take along whatever else
+// is in flight there. It outlives connections: what closed a channel does so on the next one.
 type caution struct {
 	mu      sync.Mutex
 	alone   map[address]bool // each closed a channel on which it was alone
@@ -20,7 +20,8 @@ func (c *caution) wants(a address) bool {
 	return c.alone[a] || c.suspect[a.exchange] > 0
 }
 
-// suspectExchange is called when a channel was closed and it is not known by which of several messages.
+// suspectExchange is called when a channel was closed and it is not known by which of several
+// messages.
 func (c *caution) suspectExchange(exchange string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

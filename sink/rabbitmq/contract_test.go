@@ -13,8 +13,8 @@ import (
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
-// Tests that kill the server, or change what it does for all, have it for themselves: the parallel ones come after
-// them. A second server would cost a quarter of what all these tests do.
+// Tests that kill the server, or change what it does for all, have it for themselves: the parallel
+// ones come after them. A second server would cost a quarter of what all these tests do.
 func TestServerForItself(t *testing.T) {
 	server := testenv.RabbitMQServer(t)
 	t.Run("contract", func(t *testing.T) { contract(t, server, amqp.QueueTypeClassic) })
@@ -22,7 +22,8 @@ func TestServerForItself(t *testing.T) {
 	t.Run("memory alarm", func(t *testing.T) { memoryAlarm(t, server) })
 }
 
-// contract holds with destinations that are classic queues, quorum queues where the server is killed, or streams.
+// contract holds with destinations that are classic queues, quorum queues where the server is
+// killed, or streams.
 func contract(t *testing.T, server *testenv.RabbitMQ, kind string) {
 	var names atomic.Int64
 	features := outboxtest.SinkFeatures{Durable: true, Headers: prefix}

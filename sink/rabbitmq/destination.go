@@ -8,16 +8,16 @@ import (
 	"unicode/utf8"
 )
 
-// maxName is the longest exchange, queue or routing key in bytes: AMQP 0-9-1 has one byte for the length of a short
-// string (section 4.2.5.3).
+// maxName is the longest exchange, queue or routing key in bytes: AMQP 0-9-1 has one byte for the
+// length of a short string (section 4.2.5.3).
 const maxName = 255
 
-// address is where a message goes. Without an exchange it goes to the default one, whose routing key is the name of a
-// queue.
+// address is where a message goes. Without an exchange it goes to the default one, whose routing
+// key is the name of a queue.
 type address struct{ exchange, key string }
 
-// Destination writes an exchange and a routing key as the destination of an event, so that the sink reads the same from
-// it. Without an exchange the key is the name of a queue.
+// Destination writes an exchange and a routing key as the destination of an event, so that the sink
+// reads the same from it. Without an exchange the key is the name of a queue.
 func Destination(exchange, key string) string {
 	if exchange == "" && !strings.Contains(key, "/") {
 		return key

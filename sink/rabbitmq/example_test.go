@@ -9,7 +9,8 @@ import (
 	"github.com/outboxrelay/outbox/sink/rabbitmq"
 )
 
-// A relay gets the sink as any other. The queue of a destination without an exchange is made if it is missing.
+// A relay gets the sink as any other. The queue of a destination without an exchange is made if it
+// is missing.
 func Example() {
 	ctx := context.Background()
 	sink, err := rabbitmq.Open(ctx, "amqp://user:password@localhost:5672/shop", rabbitmq.Config{Declare: true})

@@ -16,13 +16,15 @@ import (
 	"github.com/outboxrelay/outbox/sink"
 )
 
-// wantFailure checks an error of an event's own, of which waiting or somebody's work may be the cure.
+// wantFailure checks an error of an event's own, of which waiting or somebody's work may be the
+// cure.
 func wantFailure(t testing.TB, err error, says string) {
 	t.Helper()
 	wantClass(t, err, outbox.ClassRetryable, says)
 }
 
-// A message that RabbitMQ confirms and puts into no queue is a failure, and nothing of its key follows.
+// A message that RabbitMQ confirms and puts into no queue is a failure, and nothing of its key
+// follows.
 func TestUnroutable(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -48,8 +50,9 @@ func TestUnroutable(t *testing.T) {
 	sinktest.WantSame(t, idsOf(b.stored(t, "orders")), ids(first, lost, other))
 }
 
-// A queue that is full refuses single messages (nack): the event of a key behind the refused one stays, although its
-// own queue would take it. That is the case for which one event of a key is in flight.
+// A queue that is full refuses single messages (nack): the event of a key behind the refused one
+// stays, although its own queue would take it. That is the case for which one event of a key is in
+// flight.
 func TestFullQueue(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -75,8 +78,8 @@ func TestFullQueue(t *testing.T) {
 	}
 }
 
-// A missing exchange fails its own events, and takes nothing along: neither what is in the same batch, nor what comes
-// after it.
+// A missing exchange fails its own events, and takes nothing along: neither what is in the same
+// batch, nor what comes after it.
 func TestMissingExchange(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -110,7 +113,8 @@ func TestMissingExchange(t *testing.T) {
 	}
 }
 
-// An exchange that is deleted while it is in use has unknown outcomes at most once; then its events fail by themselves.
+// An exchange that is deleted while it is in use has unknown outcomes at most once; then its events
+// fail by themselves.
 func TestDeletedExchange(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -150,8 +154,8 @@ func TestDeletedExchange(t *testing.T) {
 	}
 }
 
-// A user who may not write to an exchange, and one who may not use some of its routing keys: who is to blame fails with
-// RabbitMQ's reason, and the others are delivered.
+// A user who may not write to an exchange, and one who may not use some of its routing keys: who is
+// to blame fails with RabbitMQ's reason, and the others are delivered.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -189,8 +193,8 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// publishUntilKnown publishes a batch, whose first two are refused, and again what has an unknown outcome. It returns
-// how often that was.
+// publishUntilKnown publishes a batch, whose first two are refused, and again what has an unknown
+// outcome. It returns how often that was.
 func publishUntilKnown(t *testing.T, s sink.Sink, batch []outbox.Delivery) (unknown int) {
 	pending := batch
 	for round := 0; len(pending) > 0; round++ {
@@ -216,7 +220,8 @@ func publishUntilKnown(t *testing.T, s sink.Sink, batch []outbox.Delivery) (unkn
 	return unknown
 }
 
-// While RabbitMQ is short of memory it says that it takes nothing, and the sink with it; afterwards all goes on.
+// While RabbitMQ is short of memory it says that it takes nothing, and the sink with it; afterwards
+// all goes on.
 func memoryAlarm(t *testing.T, server *testenv.RabbitMQ) {
 	b := connectBroker(t, server)
 	s := open(t, b.url(), Config{})
@@ -258,7 +263,8 @@ func memoryAlarm(t *testing.T, server *testenv.RabbitMQ) {
 	}
 }
 
-// A connection that is cut with messages in flight: their outcome is unknown, and the next call connects again.
+// A connection that is cut with messages in flight: their outcome is unknown, and the next call
+// connects again.
 func TestConnectionCut(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -292,8 +298,8 @@ func TestConnectionCut(t *testing.T) {
 	}
 }
 
-// A server that stands still: the call returns with its context, the next one asks a new connection before it sends
-// anything, so that the messages do not pile up.
+// A server that stands still: the call returns with its context, the next one asks a new connection
+// before it sends anything, so that the messages do not pile up.
 func TestStalledServer(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -327,7 +333,8 @@ func TestStalledServer(t *testing.T) {
 	}
 }
 
-// A server that is killed and started again while it is published to: whatever was answered as delivered is there.
+// A server that is killed and started again while it is published to: whatever was answered as
+// delivered is there.
 func killWhilePublishing(t *testing.T, server *testenv.RabbitMQ) {
 	b := connectBroker(t, server)
 	b.queue(t, "q", nil)

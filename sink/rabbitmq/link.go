@@ -21,7 +21,8 @@ const (
 // farewell bounds the closing handshake of a connection that is well.
 const farewell = 2 * time.Second
 
-// keptChannels is how many idle channels a connection keeps: as many as calls of Publish times exchanges of each.
+// keptChannels is how many idle channels a connection keeps: as many as calls of Publish times
+// exchanges of each.
 const keptChannels = 32
 
 // link is one connection. It is closed once nobody uses it and it is tainted, or with the sink.
@@ -37,8 +38,8 @@ type link struct {
 	taken   map[string]bool // exchanges that have taken a message
 }
 
-// channel is an AMQP channel in confirm mode. One call of Publish uses it at a time, for one exchange: what closes a
-// channel takes with it whatever is in flight there.
+// channel is an AMQP channel in confirm mode. One call of Publish uses it at a time, for one
+// exchange: what closes a channel takes with it whatever is in flight there.
 type channel struct {
 	*amqp.Channel
 	returns chan amqp.Return // those of the messages in flight: RabbitMQ sends a return before its confirm
@@ -176,8 +177,8 @@ func (l *link) refusing() error {
 	return l.blockedError()
 }
 
-// over tells whether to close the connection. One that is blocked stays: RabbitMQ still has messages of it to read, and
-// would be sent them again on each new one. l.mu is held.
+// over tells whether to close the connection. One that is blocked stays: RabbitMQ still has
+// messages of it to read, and would be sent them again on each new one. l.mu is held.
 func (l *link) over() bool { return l.tainted && l.users == 0 && l.reason == "" }
 
 // release is the end of acquire's use. With taint the connection is not used again.
@@ -192,7 +193,8 @@ func (l *link) release(taint bool) {
 	}
 }
 
-// cut closes the connection without asking the server: whoever waits for it or is stuck writing to it is let go.
+// cut closes the connection without asking the server: whoever waits for it or is stuck writing to
+// it is let go.
 func (l *link) cut() { _ = l.conn.CloseDeadline(time.Now().Add(-time.Second)) }
 
 // open returns a channel that nobody uses.

@@ -9,18 +9,21 @@ import (
 	"github.com/outboxrelay/outbox/internal/sink/cloudevent"
 )
 
-// prefix begins the names of the headers that carry the attributes of a CloudEvent. The AMQP binding of CloudEvents
-// knows it beside "cloudEvents:", and prefers it because JMS takes no colon in a name.
+// prefix begins the names of the headers that carry the attributes of a CloudEvent. The AMQP
+// binding of CloudEvents knows it beside "cloudEvents:", and prefers it because JMS takes no colon
+// in a name.
 const prefix = "cloudEvents_"
 
-// Sizes in bytes around the properties of a message. They are of the frame itself (AMQP 0-9-1, section 4.2.3), and at
-// most what comes before and between the properties (section 4.2.6.1), names and values not counted.
+// Sizes in bytes around the properties of a message. They are of the frame itself (AMQP 0-9-1,
+// section 4.2.3), and at most what comes before and between the properties (section 4.2.6.1), names
+// and values not counted.
 const (
 	frameOverhead    = 8
 	propertyOverhead = 64
 )
 
-// message builds what is sent for a delivery, with a body in buf, which it returns. An error is for good.
+// message builds what is sent for a delivery, with a body in buf, which it returns. An error is for
+// good.
 func (s *Sink) message(d *outbox.Delivery, buf []byte, frame int) (amqp.Publishing, []byte, error) {
 	m := amqp.Publishing{DeliveryMode: amqp.Persistent, MessageId: d.ID.String(), Headers: amqp.Table{}}
 	if d.OccurredAt.Unix() > 0 {

@@ -61,8 +61,8 @@ const connectLimit = 5 * time.Second
 //	heartbeat=10              seconds between signs of life, cacertfile, certfile, keyfile, server_name_indication,
 //	                          auth_mechanism, connection_timeout, channel_max: RabbitMQ's own
 //
-// An error that waiting may cure is of class outbox.ClassUnavailable; a refused user, virtual host or certificate is of
-// class outbox.ClassPermanent.
+// An error that waiting may cure is of class outbox.ClassUnavailable; a refused user, virtual host
+// or certificate is of class outbox.ClassPermanent.
 func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 	t, err := parse(url, &cfg)
 	if err != nil {

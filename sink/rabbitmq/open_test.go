@@ -104,8 +104,8 @@ func TestDriver(t *testing.T) {
 	})
 }
 
-// startParrot runs a server that accepts connections and says in its first frame, which closes the connection, what it
-// would have been told: the password.
+// startParrot runs a server that accepts connections and says in its first frame, which closes the
+// connection, what it would have been told: the password.
 func startParrot(t *testing.T) string {
 	return sinktest.Serve(t, func(conn net.Conn) {
 		_, _ = bufio.NewReader(conn).ReadString(1)

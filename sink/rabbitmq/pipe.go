@@ -11,15 +11,16 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Bounds of what a Publish has in flight. RabbitMQ returns an unroutable message with its body, so this is also what
-// returns may take.
+// Bounds of what a Publish has in flight. RabbitMQ returns an unroutable message with its body, so
+// this is also what returns may take.
 const (
 	maxInFlight = 1000
 	maxBytes    = 8 << 20
 	large       = 1 << 20 // of a body: it goes alone, because RabbitMQ closes the channel over one it finds too large
 )
 
-// pipe publishes the deliveries of a batch to one exchange, on a channel of its own. Only its goroutine uses it.
+// pipe publishes the deliveries of a batch to one exchange, on a channel of its own. Only its
+// goroutine uses it.
 type pipe struct {
 	*publication
 	exchange string
@@ -105,7 +106,8 @@ func (p *pipe) build(i int) {
 		alone: len(m.Body) > large || !p.link.hasTaken(p.exchange) || p.caution.wants(a)}
 }
 
-// safely builds a message with an envelope that may panic: in this goroutine nobody else would notice.
+// safely builds a message with an envelope that may panic: in this goroutine nobody else would
+// notice.
 func (p *pipe) safely(i int) (m amqp.Publishing, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -235,8 +237,9 @@ func (p *pipe) declare(queue string) error {
 	return ch.Close()
 }
 
-// lost answers all messages in flight on a channel that was closed. A confirmed one is answered as ever. If a single
-// one is left it is what RabbitMQ closed the channel for; of several nobody knows which of them were published.
+// lost answers all messages in flight on a channel that was closed. A confirmed one is answered as
+// ever. If a single one is left it is what RabbitMQ closed the channel for; of several nobody knows
+// which of them were published.
 func (p *pipe) lost() {
 	why := p.c.why()
 	flying := p.flying

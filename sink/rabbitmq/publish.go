@@ -10,13 +10,14 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// blockedPatience is how long messages in flight are waited for once RabbitMQ has said that it takes none. It has read
-// some of them already; the rest it reads after the alarm.
+// blockedPatience is how long messages in flight are waited for once RabbitMQ has said that it
+// takes none. It has read some of them already; the rest it reads after the alarm.
 const blockedPatience = time.Second
 
 // Publish implements outbox.Sink. The package comment says in which order messages go out.
 //
-// It returns as soon as ctx ends. What is in flight then has an unknown outcome, and its connection is not used again.
+// It returns as soon as ctx ends. What is in flight then has an unknown outcome, and its connection
+// is not used again.
 func (s *Sink) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
 	if len(batch) == 0 {
 		return nil
@@ -33,7 +34,8 @@ func (s *Sink) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Re
 		}
 		return results
 	}
-	// A copy, because a pipe that is stuck writing may still look at it when the caller has it back.
+	// A copy, because a pipe that is stuck writing may still look at it when the caller has it
+	// back.
 	p := &publication{Sink: s, link: link, batch: slices.Clone(batch), done: make([]func(outbox.Result), len(batch)),
 		to: make([]address, len(batch)), bad: make([]error, len(batch)), pipes: map[string]*pipe{}}
 	results, unknown := p.run(ctx)
@@ -52,7 +54,8 @@ type publication struct {
 	pipes map[string]*pipe      // by exchange
 }
 
-// run publishes the batch and tells whether the outcome of some of it is unknown although the connection lives.
+// run publishes the batch and tells whether the outcome of some of it is unknown although the
+// connection lives.
 func (p *publication) run(ctx context.Context) (results []outbox.Result, unknown bool) {
 	work, stop := context.WithCancel(ctx)
 	defer stop()
@@ -76,7 +79,8 @@ func (p *publication) run(ctx context.Context) (results []outbox.Result, unknown
 	return results, false
 }
 
-// patience ends a batch a moment after RabbitMQ has said that it takes no messages, unless it takes them again.
+// patience ends a batch a moment after RabbitMQ has said that it takes no messages, unless it takes
+// them again.
 func (l *link) patience(ctx context.Context, giveUp context.CancelCauseFunc) {
 	for {
 		select {

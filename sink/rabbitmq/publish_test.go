@@ -96,7 +96,8 @@ func read(t *testing.T, m amqp.Delivery) event.Event {
 	return e
 }
 
-// Deliveries without a time, with a topic that AMQP cannot carry as a property, and of a table with its own envelope.
+// Deliveries without a time, with a topic that AMQP cannot carry as a property, and of a table with
+// its own envelope.
 func TestPlainMessage(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -144,7 +145,8 @@ func TestRefusedBeforehand(t *testing.T) {
 	}
 }
 
-// A message that is larger than the server takes is found out once, alone; from then on it is refused beforehand.
+// A message that is larger than the server takes is found out once, alone; from then on it is
+// refused beforehand.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

@@ -17,8 +17,8 @@ import (
 
 const benchBatch = 1000
 
-// BenchmarkPublish is the sink with one subscriber, 500-byte payloads, batches of 1000: events/s, and Redis's CPU an
-// event, which a busy machine disturbs less.
+// BenchmarkPublish is the sink with one subscriber, 500-byte payloads, batches of 1000: events/s,
+// and Redis's CPU an event, which a busy machine disturbs less.
 func BenchmarkPublish(b *testing.B) {
 	for _, mode := range []struct {
 		name string
@@ -40,8 +40,8 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// BenchmarkPlainPipeline is what the sink is compared with: PUBLISH in a pipeline, nothing remembered, nothing held
-// back.
+// BenchmarkPlainPipeline is what the sink is compared with: PUBLISH in a pipeline, nothing
+// remembered, nothing held back.
 func BenchmarkPlainPipeline(b *testing.B) {
 	server := testenv.RedisServer(b)
 	admin := connectAdmin(b, server)

@@ -12,8 +12,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// Two nodes with half of the slots each. A batch is spread over both, messages reach subscribers of either, and a slot
-// changes hands without a copy getting through and without a lost event.
+// Two nodes with half of the slots each. A batch is spread over both, messages reach subscribers of
+// either, and a slot changes hands without a copy getting through and without a lost event.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	a, b := testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: true}),

@@ -32,7 +32,8 @@ func TestSinkContract(t *testing.T) {
 			// One server for all tests of a mode: a cluster takes 2 s until it serves its slots.
 			b := &broker{Redis: testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: tt.cluster})}
 			b.admin = connectAdmin(t, b.Redis)
-			// The sink runs as a user with the least rights, which is also what makes a channel refuse.
+			// The sink runs as a user with the least rights, which is also what makes a channel
+			// refuse.
 			redistest.Relay(t, b.admin, rights)
 			if tt.cluster {
 				do(t, b.admin, "ACL", "SETUSER", "relay", "+cluster|slots", "+cluster|shards", "+command")

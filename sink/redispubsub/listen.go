@@ -18,12 +18,15 @@ import (
 
 // ListenerConfig configures OpenListener. Zero means the default in parentheses.
 type ListenerConfig struct {
-	// PingEvery is how long nothing may arrive before the server is asked whether it is there (1 s).
+	// PingEvery is how long nothing may arrive before the server is asked whether it is there (1
+	// s).
 	PingEvery time.Duration
-	// DeadAfter is how long nothing may arrive, not even an answer to that, before the connection counts as broken (3
-	// s); up to one PingEvery longer. It bounds connecting too. At least three times PingEvery.
+	// DeadAfter is how long nothing may arrive, not even an answer to that, before the connection
+	// counts as broken (3 s); up to one PingEvery longer. It bounds connecting too. At least three
+	// times PingEvery.
 	DeadAfter time.Duration
-	// TLS replaces the system's certificate authorities or adds a client certificate, for a rediss:// URL.
+	// TLS replaces the system's certificate authorities or adds a client certificate, for a
+	// rediss:// URL.
 	TLS    *tls.Config
 	Logger *slog.Logger // (slog.Default)
 }
@@ -57,8 +60,8 @@ type listener struct {
 
 	received, messages, reconnects atomic.Uint64
 
-	// telling is held while listeners are called, so that stop can wait for the last call. It is not mu: a listener may
-	// hold a lock of its own that its owner also holds while subscribing.
+	// telling is held while listeners are called, so that stop can wait for the last call. It is
+	// not mu: a listener may hold a lock of its own that its owner also holds while subscribing.
 	telling sync.Mutex
 
 	mu       sync.Mutex
@@ -82,21 +85,23 @@ const (
 	linkDown
 )
 
-// OpenListener returns what hears the channels of the Redis that url names, in the forms that Open takes; a database
-// number is ignored, as Pub/Sub has none. It does not connect: that is Run's. All problems of url and cfg are reported
-// at once. All channels share one connection, and each is subscribed once, however many listen to it.
+// OpenListener returns what hears the channels of the Redis that url names, in the forms that Open
+// takes; a database number is ignored, as Pub/Sub has none. It does not connect: that is Run's. All
+// problems of url and cfg are reported at once. All channels share one connection, and each is
+// subscribed once, however many listen to it.
 //
-// A listener of a channel is told of every message that Redis sends after it has acknowledged, in Redis's order. Redis
-// Pub/Sub keeps nothing: what is published while the connection is broken does not arrive, and neither does what a
-// Redis that fails over has not passed on. The first is told, by Lost and Resumed; for the second, somebody must look
-// in the log.
+// A listener of a channel is told of every message that Redis sends after it has acknowledged, in
+// Redis's order. Redis Pub/Sub keeps nothing: what is published while the connection is broken does
+// not arrive, and neither does what a Redis that fails over has not passed on. The first is told,
+// by Lost and Resumed; for the second, somebody must look in the log.
 //
 // It needs Redis 6.2 or later (tested with 7.0), and a user with at least
 //
 //	&the-channels +subscribe +unsubscribe +ping
 //
-// A channel that the user may not hear is asked for again every 5 s; the others are not concerned. Of a Cluster any
-// node will do, since each passes all messages on: the hosts of the URL are tried in turn.
+// A channel that the user may not hear is asked for again every 5 s; the others are not concerned.
+// Of a Cluster any node will do, since each passes all messages on: the hosts of the URL are tried
+// in turn.
 func OpenListener(url string, cfg ListenerConfig) (sink.Subscriber, error) {
 	l, err := newListener(url, cfg)
 	if err != nil {
@@ -123,10 +128,11 @@ func newListener(url string, cfg ListenerConfig) (*listener, error) {
 		channels: map[string]*channel{}, changed: map[string]struct{}{}, wake: make(chan struct{}, 1)}, nil
 }
 
-// Subscribe implements outbox.Subscriber. Before Run it waits for ctx; while Redis is known to be down, or to refuse
-// the channel, it waits for nothing. Listeners of one channel are handed the same bytes, to keep but not to change. A
-// listener may be called before Subscribe has returned. stop may be called several times, but neither by the listener
-// while it is being called, nor with a lock held that the listener needs: it would wait for itself.
+// Subscribe implements outbox.Subscriber. Before Run it waits for ctx; while Redis is known to be
+// down, or to refuse the channel, it waits for nothing. Listeners of one channel are handed the
+// same bytes, to keep but not to change. A listener may be called before Subscribe has returned.
+// stop may be called several times, but neither by the listener while it is being called, nor with
+// a lock held that the listener needs: it would wait for itself.
 func (l *listener) Subscribe(
 	ctx context.Context, name string, listener outbox.Listener,
 ) (acknowledged bool, stop func()) {
@@ -142,7 +148,8 @@ func (l *listener) Subscribe(
 	return m.live, func() { l.leave(name, m) }
 }
 
-// State implements sink.Subscriber. While it is up, the server may have been gone for DeadAfter and a PingEvery.
+// State implements sink.Subscriber. While it is up, the server may have been gone for DeadAfter and
+// a PingEvery.
 func (l *listener) State() sink.State {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,8 +20,8 @@ func (c *counter) Message([]byte) { c.messages.Add(1) }
 func (c *counter) Lost()          {}
 func (c *counter) Resumed()       {}
 
-// BenchmarkListener is what a message of 830 bytes costs this process, the client library's part included, over 50
-// channels.
+// BenchmarkListener is what a message of 830 bytes costs this process, the client library's part
+// included, over 50 channels.
 func BenchmarkListener(b *testing.B) {
 	server := testenv.RedisServer(b)
 	admin := connectAdmin(b, server)
@@ -48,7 +48,8 @@ func BenchmarkListener(b *testing.B) {
 	b.ReportMetric(float64(sent)/b.Elapsed().Seconds(), "messages/s")
 }
 
-// BenchmarkDeliver is the listener's part alone. The difference between the two is the price of copying the payload.
+// BenchmarkDeliver is the listener's part alone. The difference between the two is the price of
+// copying the payload.
 func BenchmarkDeliver(b *testing.B) {
 	for _, size := range []int{1, 830} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
@@ -66,8 +67,8 @@ func BenchmarkDeliver(b *testing.B) {
 	}
 }
 
-// BenchmarkSubscribe is how long one waits for the acknowledgement while the same connection is busy with the messages
-// of others.
+// BenchmarkSubscribe is how long one waits for the acknowledgement while the same connection is
+// busy with the messages of others.
 func BenchmarkSubscribe(b *testing.B) {
 	for _, busy := range []bool{false, true} {
 		b.Run(fmt.Sprintf("busy=%v", busy), func(b *testing.B) {

@@ -13,8 +13,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// The server dies and comes back. Who listened is told, who comes meanwhile does not wait, and all hear again without
-// doing anything.
+// The server dies and comes back. Who listened is told, who comes meanwhile does not wait, and all
+// hear again without doing anything.
 func TestListenerRestart(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t)
@@ -79,8 +79,8 @@ func TestListenerIsDisconnected(t *testing.T) {
 	e.wants(t, append(want, "m")...)
 }
 
-// The server is there but says nothing: the connection is half open, as far as anybody can tell. A quiet one that
-// answers is none.
+// The server is there but says nothing: the connection is half open, as far as anybody can tell. A
+// quiet one that answers is none.
 func TestListenerHalfOpen(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t)
@@ -143,7 +143,8 @@ func TestListenerWithoutRun(t *testing.T) {
 	}
 }
 
-// Of several hosts one that answers is found. A wrong password is tried until it is right, and shown to nobody.
+// Of several hosts one that answers is found. A wrong password is tried until it is right, and
+// shown to nobody.
 func TestListenerPassword(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t)
@@ -173,7 +174,8 @@ func TestListenerPassword(t *testing.T) {
 	}
 }
 
-// The name in the certificate is checked for the host that is dialled, not for the first of the URL.
+// The name in the certificate is checked for the host that is dialled, not for the first of the
+// URL.
 func TestListenerTLS(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t)

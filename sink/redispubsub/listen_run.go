@@ -15,7 +15,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/backoff"
 )
 
-// reconnect is how long to wait for a server that is away. Jitter, because all gateways lose it at the same moment.
+// reconnect is how long to wait for a server that is away. Jitter, because all gateways lose it at
+// the same moment.
 var reconnect = backoff.Backoff{Base: 50 * time.Millisecond, Factor: 2, Cap: 900 * time.Millisecond, Jitter: 0.1}
 
 // refusedAgain is how often a refused channel is asked for.
@@ -26,9 +27,9 @@ var (
 	errOver    = errors.New("the connection is over")
 )
 
-// Run connects, and connects again whenever the connection breaks, after 50 ms at first and 1 s at most. It returns nil
-// when ctx ends and every listener has been told. An outage is logged when it begins and when it ends. Run may be
-// called once.
+// Run connects, and connects again whenever the connection breaks, after 50 ms at first and 1 s at
+// most. It returns nil when ctx ends and every listener has been told. An outage is logged when it
+// begins and when it ends. Run may be called once.
 func (l *listener) Run(ctx context.Context) error {
 	var away time.Time // since when; zero: it is not
 	failures, connected := 0, false
@@ -67,8 +68,8 @@ func (l *listener) Run(ctx context.Context) error {
 	}
 }
 
-// connection is one connection from its beginning to its end, which is the error. It calls established once the server
-// has answered.
+// connection is one connection from its beginning to its end, which is the error. It calls
+// established once the server has answered.
 func (l *listener) connection(ctx context.Context, host string, established func()) error {
 	ctx, hangUp := context.WithCancelCause(ctx) // the first to fail says why
 	defer hangUp(nil)
@@ -77,8 +78,8 @@ func (l *listener) connection(ctx context.Context, host string, established func
 	pubsub := client.Subscribe(ctx) // sends nothing yet
 	defer func() { _ = pubsub.Close() }()
 
-	// The first PING connects and authenticates. Its answer is waited for, because a server may take a connection and
-	// answer nothing but errors (NOAUTH, LOADING, MASTERDOWN).
+	// The first PING connects and authenticates. Its answer is waited for, because a server may
+	// take a connection and answer nothing but errors (NOAUTH, LOADING, MASTERDOWN).
 	dialling, cancel := context.WithTimeout(ctx, l.cfg.DeadAfter)
 	err := pubsub.Ping(dialling)
 	cancel()
@@ -97,9 +98,10 @@ func (l *listener) connection(ctx context.Context, host string, established func
 	return context.Cause(ctx)
 }
 
-// client returns a client that dials once, and whose connection ctx closes. A go-redis subscription whose connection
-// breaks makes another and subscribes again before it says a word, for as long as a dead server takes to dial. Here the
-// break is to be known first. And while it reads it does not look at its context.
+// client returns a client that dials once, and whose connection ctx closes. A go-redis subscription
+// whose connection breaks makes another and subscribes again before it says a word, for as long as
+// a dead server takes to dial. Here the break is to be known first. And while it reads it does not
+// look at its context.
 func (l *listener) client(ctx context.Context, host string) *redis.Client {
 	options := *l.server.Options
 	options.Addr = host
@@ -121,8 +123,8 @@ func (l *listener) client(ctx context.Context, host string) *redis.Client {
 	return redis.NewClient(&options)
 }
 
-// read hands on what arrives until the connection ends. Nothing is waited for here: Redis disconnects a subscriber that
-// lets 32 MB pile up.
+// read hands on what arrives until the connection ends. Nothing is waited for here: Redis
+// disconnects a subscriber that lets 32 MB pile up.
 func (l *listener) read(ctx context.Context, pubsub *redis.PubSub) error {
 	for {
 		reply, err := pubsub.Receive(ctx) // without a deadline: write watches
@@ -146,11 +148,13 @@ func (l *listener) read(ctx context.Context, pubsub *redis.PubSub) error {
 	}
 }
 
-// write asks for what has changed, all that has at once, and whether the server is there when it is quiet.
+// write asks for what has changed, all that has at once, and whether the server is there when it is
+// quiet.
 //
-// Silence is counted in turns of this loop and not read from a clock. A process may not run for a while (suspended, or
-// starved on a busy machine: measured, 3 s). Then it finds its read deadline passed and the answer unread, and would
-// drop a connection that is well. Turns it missed do not count.
+// Silence is counted in turns of this loop and not read from a clock. A process may not run for a
+// while (suspended, or starved on a busy machine: measured, 3 s). Then it finds its read deadline
+// passed and the answer unread, and would drop a connection that is well. Turns it missed do not
+// count.
 func (l *listener) write(ctx context.Context, pubsub *redis.PubSub) error {
 	turn := time.NewTicker(l.cfg.PingEvery)
 	defer turn.Stop()

@@ -197,7 +197,8 @@ func TestListenerOrder(t *testing.T) {
 	}
 }
 
-// Whatever the order in which many come and go, who is there in the end hears, and nobody else is subscribed.
+// Whatever the order in which many come and go, who is there in the end hears, and nobody else is
+// subscribed.
 func TestListenerComingAndGoing(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t)
@@ -237,8 +238,8 @@ func TestListenerComingAndGoing(t *testing.T) {
 	})
 }
 
-// Nobody is told that a channel is heard before the server has said so, not even one who comes when another already
-// waits.
+// Nobody is told that a channel is heard before the server has said so, not even one who comes when
+// another already waits.
 func TestListenerWaitsForTheServer(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t)
@@ -264,8 +265,8 @@ func TestListenerWaitsForTheServer(t *testing.T) {
 	patient.wants(t)
 }
 
-// Somebody comes, goes and comes again before the server has answered anything: of the three answers only the last
-// counts.
+// Somebody comes, goes and comes again before the server has answered anything: of the three
+// answers only the last counts.
 func TestListenerLastAnswerCounts(t *testing.T) {
 	t.Parallel()
 	l, err := newListener("redis://h", ListenerConfig{})
@@ -351,8 +352,8 @@ func (s *strict) Message([]byte) {
 func (s *strict) Lost()    { s.t.Error("lost") }
 func (s *strict) Resumed() { s.t.Error("resumed") }
 
-// The rights that the doc comment names are enough; a channel without them is refused alone, and heard once they are
-// given.
+// The rights that the doc comment names are enough; a channel without them is refused alone, and
+// heard once they are given.
 func TestListenerRefused(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t)

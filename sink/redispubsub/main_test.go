@@ -79,7 +79,8 @@ func (s *subscription) wantAnyOrder(channel string, messages ...string) {
 	}
 }
 
-// next returns what has arrived by the time a message published now does. Each node keeps its own messages in order.
+// next returns what has arrived by the time a message published now does. Each node keeps its own
+// messages in order.
 func (s *subscription) next(channel string) (messages []string) {
 	s.t.Helper()
 	const end = "the end"

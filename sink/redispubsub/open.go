@@ -12,8 +12,8 @@ import (
 // urls are those of this package.
 var urls redisscript.Kind
 
-// Driver opens sinks by the URLs that Open takes. It turns off what go-redis writes to stderr by itself, into the
-// middle of a log: what those lines say comes back as errors too.
+// Driver opens sinks by the URLs that Open takes. It turns off what go-redis writes to stderr by
+// itself, into the middle of a log: what those lines say comes back as errors too.
 func Driver() sink.Driver {
 	return sink.Driver{
 		Schemes:   urls.Schemes(),
@@ -43,14 +43,15 @@ func Driver() sink.Driver {
 //	redis://user:password@host1:6379,host2    several nodes of a Cluster
 //	unix://user:password@/path/to/redis.sock
 //
-// go-redis's query parameters (?read_timeout=2s&pool_size=4) are understood; its retries are off whatever they say.
-// A server that cannot be reached is an error of class outbox.ClassUnavailable. One that refuses the user, or for which
-// nobody vouches, is one of class outbox.ClassPermanent.
+// go-redis's query parameters (?read_timeout=2s&pool_size=4) are understood; its retries are off
+// whatever they say. A server that cannot be reached is an error of class outbox.ClassUnavailable.
+// One that refuses the user, or for which nobody vouches, is one of class outbox.ClassPermanent.
 //
-// A call that fails although the server takes others is sent again in parts, down to the delivery that fails alone.
-// That is the delivery's own error and can be retried; so is a channel that the user may not write to. Where the server
-// takes nothing, the error is of class outbox.ClassUnavailable. Either may leave deliveries published: they are
-// answered as duplicates when they come again within the window.
+// A call that fails although the server takes others is sent again in parts, down to the delivery
+// that fails alone. That is the delivery's own error and can be retried; so is a channel that the
+// user may not write to. Where the server takes nothing, the error is of class
+// outbox.ClassUnavailable. Either may leave deliveries published: they are answered as duplicates
+// when they come again within the window.
 func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 	server, err := urls.Parse(url)
 	p, err := redisscript.Open(ctx, server, cfg.shared(), publish(cfg), err)

@@ -84,8 +84,8 @@ func TestDriver(t *testing.T) {
 	}
 }
 
-// startParrot runs a server that answers every command with an error that repeats it, as proxies do with what they do
-// not know.
+// startParrot runs a server that answers every command with an error that repeats it, as proxies do
+// with what they do not know.
 func startParrot(t *testing.T) string {
 	return sinktest.Serve(t, func(conn net.Conn) {
 		commands := bufio.NewScanner(conn)

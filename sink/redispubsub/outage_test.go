@@ -13,7 +13,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// The server publishes the batch but is too busy to say so in time. Sent again, all of it is a copy.
+// The server publishes the batch but is too busy to say so in time. Sent again, all of it is a
+// copy.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServerWith(t, testenv.RedisConfig{Args: []string{"--enable-debug-command", "local"}})
@@ -37,9 +38,10 @@ func TestTimeout(t *testing.T) {
 	sub.want("c", ids(batch...)...)
 }
 
-// The reply is lost with its connection, and the server lives. So the batch is sent again, in parts: with a window all
-// of it is a copy, with the window off there are two of each. go-redis's default is to send the command again by
-// itself, three times. The sink must not let it, whatever client it is given.
+// The reply is lost with its connection, and the server lives. So the batch is sent again, in
+// parts: with a window all of it is a copy, with the window off there are two of each. go-redis's
+// default is to send the command again by itself, three times. The sink must not let it, whatever
+// client it is given.
 func TestLostReply(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -96,7 +98,8 @@ func TestScriptFlush(t *testing.T) {
 	sub.want("c", ids(sent...)...)
 }
 
-// The server dies and comes back. What is published meanwhile is unavailable, then it goes on without a new Sink.
+// The server dies and comes back. What is published meanwhile is unavailable, then it goes on
+// without a new Sink.
 func TestRestart(t *testing.T) {
 	server := testenv.RedisServerWith(t,
 		testenv.RedisConfig{Args: []string{"--appendonly", "yes", "--appendfsync", "always"}})

@@ -25,7 +25,8 @@ func large(t testing.TB, channel string, key, size int) outbox.Delivery {
 	return d
 }
 
-// One event that the server does not take fails alone, with its reason; later ones of its key wait, all others go out.
+// One event that the server does not take fails alone, with its reason; later ones of its key wait,
+// all others go out.
 func TestLargeEvent(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -57,8 +58,8 @@ func TestLargeEvent(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			got := sink.Publish(ctx, batch)
-			// On a slow machine a server that is well may answer the sink's question too late. A relay then tries
-			// again, all in order.
+			// On a slow machine a server that is well may answer the sink's question too late. A
+			// relay then tries again, all in order.
 			for ctx.Err() == nil && slices.ContainsFunc(got, func(r outbox.Result) bool { return sinktest.Unavailable(r.Err) }) {
 				got = sink.Publish(ctx, batch)
 			}
@@ -132,7 +133,8 @@ func TestCallSizeIsLearned(t *testing.T) {
 	send()
 }
 
-// What breaks the connection is found among a thousand whatever it is, and costs the next calls nothing.
+// What breaks the connection is found among a thousand whatever it is, and costs the next calls
+// nothing.
 func TestPoisonIsFound(t *testing.T) {
 	server := testenv.RedisServer(t)
 	admin := connectAdmin(t, server)
@@ -235,7 +237,8 @@ func TestNobodyIsBlamedForAnOutage(t *testing.T) {
 	deliver(t, sink, batch...)
 }
 
-// Relays with different windows refuse each other's copies, at whatever moment the window is changed.
+// Relays with different windows refuse each other's copies, at whatever moment the window is
+// changed.
 func TestWindowsDiffer(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t)
@@ -269,8 +272,8 @@ func TestWindowsDiffer(t *testing.T) {
 	}
 }
 
-// Over the ends of periods a copy is refused for as long as the shorter of two windows, with one client's period or the
-// other's.
+// Over the ends of periods a copy is refused for as long as the shorter of two windows, with one
+// client's period or the other's.
 func TestWindowsDifferOverTime(t *testing.T) {
 	t.Parallel()
 	const window = 600 * time.Millisecond

@@ -14,8 +14,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// A copy is refused for a window and at most a period by Redis's clock, whichever sink sends it, and then nothing of it
-// is left.
+// A copy is refused for a window and at most a period by Redis's clock, whichever sink sends it,
+// and then nothing of it is left.
 func TestWindowExpires(t *testing.T) {
 	t.Parallel()
 	const window = 500 * time.Millisecond
@@ -49,7 +49,8 @@ func TestWindowExpires(t *testing.T) {
 	eventually(t, func() bool { return admin.DBSize(t.Context()).Val() == 0 })
 }
 
-// The names of the keys are a contract: operators look for them, a Cluster hashes them, other versions share them.
+// The names of the keys are a contract: operators look for them, a Cluster hashes them, other
+// versions share them.
 func TestKeys(t *testing.T) {
 	sink, admin := open(t, testenv.RedisServer(t), Config{})
 	d := event(t, "c", 1)
@@ -95,7 +96,8 @@ func TestNothingHappensOnARefusingServer(t *testing.T) {
 	}
 }
 
-// An event that its channel refused is not remembered: once the user may publish there, it goes out.
+// An event that its channel refused is not remembered: once the user may publish there, it goes
+// out.
 func TestRefusedIsForgotten(t *testing.T) {
 	sink, admin := restricted(t, testenv.RedisServer(t), Config{Envelope: idEnvelope})
 	sub := subscribe(t, admin, "later")
@@ -107,8 +109,8 @@ func TestRefusedIsForgotten(t *testing.T) {
 	sub.want("later", ids(batch...)...)
 }
 
-// This is why there is a script and not a bare PUBLISH: a replica takes one, tells nobody but its own subscribers, and
-// says 0.
+// This is why there is a script and not a bare PUBLISH: a replica takes one, tells nobody but its
+// own subscribers, and says 0.
 func TestReplica(t *testing.T) {
 	primary, replica := testenv.RedisServer(t), testenv.RedisServer(t)
 	sink, admin := open(t, replica, Config{Envelope: idEnvelope})
@@ -129,7 +131,8 @@ func TestReplica(t *testing.T) {
 	sub.want("c") // nothing
 }
 
-// A foreign key in the way of one lane stops the whole call, before anything of it is remembered or published.
+// A foreign key in the way of one lane stops the whole call, before anything of it is remembered or
+// published.
 func TestForeignKey(t *testing.T) {
 	sink, admin := open(t, testenv.RedisServer(t), Config{Envelope: idEnvelope})
 	sub := subscribe(t, admin, "c")
@@ -145,8 +148,8 @@ func TestForeignKey(t *testing.T) {
 	sub.want("c", ids(b, a, c)...)
 }
 
-// A lane whose set may be read but not written stops the call when other lanes are remembered already. They are
-// forgotten again, for nothing of it was published.
+// A lane whose set may be read but not written stops the call when other lanes are remembered
+// already. They are forgotten again, for nothing of it was published.
 func TestForgottenBehindARefusedLane(t *testing.T) {
 	sink, admin := restricted(t, testenv.RedisServer(t), Config{Envelope: idEnvelope})
 	sub := subscribe(t, admin, "suite:1")
@@ -166,7 +169,8 @@ func TestForgottenBehindARefusedLane(t *testing.T) {
 	sub.want("suite:1", ids(a, b)...)
 }
 
-// The second of two equal deliveries in a batch is a copy of the first, unless that one was refused.
+// The second of two equal deliveries in a batch is a copy of the first, unless that one was
+// refused.
 func TestTwiceInABatch(t *testing.T) {
 	sink, admin := restricted(t, testenv.RedisServer(t), Config{Envelope: idEnvelope})
 	sub, later := subscribe(t, admin, "suite:1"), subscribe(t, admin, "later")

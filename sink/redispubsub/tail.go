@@ -15,9 +15,9 @@ import (
 	"github.com/outboxrelay/outbox/sink"
 )
 
-// tail subscribes to channels, those with a * as patterns, until ctx ends or t.Message returns an error. A connection
-// that breaks is made again; one that cannot be made in the first place is an error. Of several hosts the first is
-// taken: every node of a Cluster passes all messages on.
+// tail subscribes to channels, those with a * as patterns, until ctx ends or t.Message returns an
+// error. A connection that breaks is made again; one that cannot be made in the first place is an
+// error. Of several hosts the first is taken: every node of a Cluster passes all messages on.
 func tail(ctx context.Context, url string, channels []string, t sink.Tail) error {
 	logging.Disable()
 	server, err := urls.Parse(url)

@@ -13,7 +13,8 @@ import (
 
 const benchBatch = 1000
 
-// BenchmarkPublish is the sink with 500-byte payloads in batches of 1000, over so many streams: events/s.
+// BenchmarkPublish is the sink with 500-byte payloads in batches of 1000, over so many streams:
+// events/s.
 func BenchmarkPublish(b *testing.B) {
 	for _, mode := range []struct {
 		name    string
@@ -39,7 +40,8 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// BenchmarkPlainPipeline is what the sink is compared with: XADD in a pipeline, nothing remembered, nothing held back.
+// BenchmarkPlainPipeline is what the sink is compared with: XADD in a pipeline, nothing remembered,
+// nothing held back.
 func BenchmarkPlainPipeline(b *testing.B) {
 	client := redis.NewClient(&redis.Options{Addr: testenv.RedisServer(b).Addr(), MaxRetries: -1})
 	b.Cleanup(func() { _ = client.Close() })

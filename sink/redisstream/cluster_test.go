@@ -13,8 +13,9 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// Two nodes with half of the slots each. A batch is spread over both, what is remembered is in the slot of its stream,
-// and a slot changes hands without a copy getting through and without a lost event.
+// Two nodes with half of the slots each. A batch is spread over both, what is remembered is in the
+// slot of its stream, and a slot changes hands without a copy getting through and without a lost
+// event.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	a, b := testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: true}),
@@ -44,8 +45,9 @@ func TestCluster(t *testing.T) {
 	wantEntries(t, all, "s0", ids(batch[0], moving)...)
 }
 
-// The calls of a Cluster run side by side, so a key's events for streams of different slots take turns: what is behind
-// a refused one is held, wherever it goes, and the event's other streams are served.
+// The calls of a Cluster run side by side, so a key's events for streams of different slots take
+// turns: what is behind a refused one is held, wherever it goes, and the event's other streams are
+// served.
 func TestOrderAcrossSlots(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: true})
@@ -57,7 +59,8 @@ func TestOrderAcrossSlots(t *testing.T) {
 	elsewhere := refused
 	elsewhere.Destination = "c"
 	held, free := event(t, "b", 1), event(t, "b", 2)
-	// The refused one is last in line for its key, so a sink that sends all at once would have sent held with it.
+	// The refused one is last in line for its key, so a sink that sends all at once would have sent
+	// held with it.
 	batch := []outbox.Delivery{first, second, refused, elsewhere, held, free, event(t, "a", 1)}
 	got := sink.Publish(t.Context(), batch)
 	for i, res := range got {

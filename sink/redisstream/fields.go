@@ -17,8 +17,9 @@ const (
 // array begins a MessagePack array with a length of 32 bits.
 const array = 0xdd
 
-// appendFields appends the value of d's entry for xadd.lua: the message itself where the entry has nothing else.
-// Otherwise it is its fields and values as a MessagePack array of strings, which Lua takes longer to read.
+// appendFields appends the value of d's entry for xadd.lua: the message itself where the entry has
+// nothing else. Otherwise it is its fields and values as a MessagePack array of strings, which Lua
+// takes longer to read.
 func appendFields(dst []byte, d *outbox.Delivery, cfg Config) []byte {
 	if cfg.Watermill {
 		return appendWatermill(dst, d)
@@ -68,7 +69,8 @@ func appendFields(dst []byte, d *outbox.Delivery, cfg Config) []byte {
 	return dst
 }
 
-// appendWatermill appends the three fields of Watermill, of which metadata is a MessagePack map of strings.
+// appendWatermill appends the three fields of Watermill, of which metadata is a MessagePack map of
+// strings.
 func appendWatermill(dst []byte, d *outbox.Delivery) []byte {
 	text := func(dst []byte, s string) []byte { return append(appendHead(dst, len(s)), s...) }
 	metadata, n := []byte{0xdf, 0, 0, 0, 0}, uint32(0) // a map with a length of 32 bits

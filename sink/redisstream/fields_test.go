@@ -16,7 +16,8 @@ import (
 	"github.com/outboxrelay/outbox/sink"
 )
 
-// An independent library reads the CloudEvent out of an entry, in both modes, with any text in its attributes.
+// An independent library reads the CloudEvent out of an entry, in both modes, with any text in its
+// attributes.
 func TestCloudEvents(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t)
@@ -148,7 +149,8 @@ func TestEnvelopes(t *testing.T) {
 	}
 }
 
-// A message arrives as it is, whatever its first byte says to the script, and also beside the context of a trace.
+// A message arrives as it is, whatever its first byte says to the script, and also beside the
+// context of a trace.
 func TestMessagesArriveByteByByte(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t)

@@ -16,8 +16,8 @@ import (
 // urls are those of this package.
 var urls = redisscript.Kind{Suffix: "+stream"}
 
-// Driver opens sinks by the URLs that Open takes. It turns off what go-redis writes to stderr by itself, into the
-// middle of a log: what those lines say comes back as errors too.
+// Driver opens sinks by the URLs that Open takes. It turns off what go-redis writes to stderr by
+// itself, into the middle of a log: what those lines say comes back as errors too.
 func Driver() sink.Driver {
 	return sink.Driver{
 		Schemes: urls.Schemes(),
@@ -43,17 +43,19 @@ func Driver() sink.Driver {
 //	redis+stream://user:password@host1:6379,host2    several nodes of a Cluster
 //	unix+stream://user:password@/path/to/redis.sock
 //
-// Its query parameters set fields of cfg: cloudevents=binary (structured, watermill), create=true, maxlen=100000,
-// minid=72h (how long an entry stays, MaxAge), exact=true. The others are go-redis's (read_timeout=2s, pool_size=4);
-// its retries are off whatever they say. One that nobody knows is an error.
+// Its query parameters set fields of cfg: cloudevents=binary (structured, watermill), create=true,
+// maxlen=100000, minid=72h (how long an entry stays, MaxAge), exact=true. The others are go-redis's
+// (read_timeout=2s, pool_size=4); its retries are off whatever they say. One that nobody knows is
+// an error.
 //
-// A server that cannot be reached is an error of class outbox.ClassUnavailable. One that refuses the user, or for which
-// nobody vouches, is one of class outbox.ClassPermanent.
+// A server that cannot be reached is an error of class outbox.ClassUnavailable. One that refuses
+// the user, or for which nobody vouches, is one of class outbox.ClassPermanent.
 //
-// A call that fails although the server takes others is sent again in parts, down to the delivery that fails alone.
-// That is the delivery's own error and can be retried; so is a stream that the user may not write to. Where the server
-// takes nothing, the error is of class outbox.ClassUnavailable. Either may leave deliveries published: they are
-// answered as duplicates when they come again within the window.
+// A call that fails although the server takes others is sent again in parts, down to the delivery
+// that fails alone. That is the delivery's own error and can be retried; so is a stream that the
+// user may not write to. Where the server takes nothing, the error is of class
+// outbox.ClassUnavailable. Either may leave deliveries published: they are answered as duplicates
+// when they come again within the window.
 func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 	server, err := parse(url, &cfg)
 	p, err := redisscript.Open(ctx, server, cfg.shared(), xadd(cfg), err, cfg.check())

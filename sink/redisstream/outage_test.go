@@ -12,8 +12,9 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// What Redis refuses leaves no entry behind, and nothing remembered. What has nothing to do with streams is asked of
-// the sink of channels, whose script and calls are the same, but for the window that is off.
+// What Redis refuses leaves no entry behind, and nothing remembered. What has nothing to do with
+// streams is asked of the sink of channels, whose script and calls are the same, but for the window
+// that is off.
 func TestNothingHappensOnARefusingServer(t *testing.T) {
 	t.Parallel()
 	own := []redistest.Fault{redistest.NoRight("xadd"), redistest.NoKeys("~suite:*")}
@@ -31,8 +32,8 @@ func TestNothingHappensOnARefusingServer(t *testing.T) {
 	}
 }
 
-// The server is killed again and again while events are published, and comes back with all it had answered: each is
-// there once, in order.
+// The server is killed again and again while events are published, and comes back with all it had
+// answered: each is there once, in order.
 func TestKilledWhilePublishing(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServerWith(t,
@@ -46,7 +47,8 @@ func TestKilledWhilePublishing(t *testing.T) {
 		})
 }
 
-// A server that saves nothing has lost stream and memory. Events fail until the stream is made again, and none is lost.
+// A server that saves nothing has lost stream and memory. Events fail until the stream is made
+// again, and none is lost.
 func TestRestartWithoutPersistence(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t)

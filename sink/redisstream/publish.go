@@ -14,15 +14,17 @@ import (
 //go:embed xadd.lua
 var source string
 
-// shards is how many sets a hash tag has in a Cluster. One would grow too large to be freed at once, see the package
-// comment of sink/redispubsub; one a lane would cost a call of many streams more than the entries.
+// shards is how many sets a hash tag has in a Cluster. One would grow too large to be freed at
+// once, see the package comment of sink/redispubsub; one a lane would cost a call of many streams
+// more than the entries.
 const shards = 8
 
-// memory is what follows Prefix in the names of the sets: channels and streams of one name on one Redis do not refuse
-// each other's events.
+// memory is what follows Prefix in the names of the sets: channels and streams of one name on one
+// Redis do not refuse each other's events.
 const memory = "stream:"
 
-// xadd is XADD, with a memory for each lane on a single server, and for some shards of each hash tag in a Cluster.
+// xadd is XADD, with a memory for each lane on a single server, and for some shards of each hash
+// tag in a Cluster.
 func xadd(cfg Config) func(prefix string, cluster bool) redisscript.Command {
 	return func(prefix string, cluster bool) redisscript.Command {
 		c := redisscript.Command{
@@ -79,9 +81,9 @@ func checkName(stream string) error {
 	return nil
 }
 
-// hashTag returns the text that decides the slot of a stream (Redis Cluster specification, "Hash tags"). It is what is
-// between the first { and the next }, if that is not empty, or the whole name. A whole name with a } cannot be made the
-// tag of another key.
+// hashTag returns the text that decides the slot of a stream (Redis Cluster specification, "Hash
+// tags"). It is what is between the first { and the next }, if that is not empty, or the whole
+// name. A whole name with a } cannot be made the tag of another key.
 func hashTag(stream string) (string, error) {
 	if _, after, found := strings.Cut(stream, "{"); found {
 		if tag, _, found := strings.Cut(after, "}"); found && tag != "" {
@@ -95,8 +97,8 @@ func hashTag(stream string) (string, error) {
 	return stream, nil
 }
 
-// refusal classes the error of one XADD. What is not known to be about this stream or entry (no right to XADD at all,
-// no memory, a stale replica) is not the event's fault.
+// refusal classes the error of one XADD. What is not known to be about this stream or entry (no
+// right to XADD at all, no memory, a stale replica) is not the event's fault.
 func refusal(stream, text string) error {
 	switch {
 	case text == "NOSTREAM":
@@ -105,8 +107,8 @@ func refusal(stream, text string) error {
 	case strings.HasPrefix(text, "WRONGTYPE"):
 		return fmt.Errorf("append to stream %q: the key of that name holds something else. Rename or delete it, "+
 			"or give the events another destination: %s", stream, text)
-	// "can't access at least one of the keys" (Redis 6.2, 7.0), "no permissions to access the 'x' key" (7.2). In a
-	// Cluster, "access a non local key" is about a slot that is moving.
+	// "can't access at least one of the keys" (Redis 6.2, 7.0), "no permissions to access the 'x'
+	// key" (7.2). In a Cluster, "access a non local key" is about a slot that is moving.
 	case strings.Contains(text, "access") && strings.Contains(text, "key") && !strings.Contains(text, "non local"):
 		return fmt.Errorf("append to stream %q: the user of the sink's URL may not. ACL SETUSER with ~%s lets it: %s",
 			stream, stream, text)

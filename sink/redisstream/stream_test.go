@@ -14,7 +14,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// What is wrong with one stream fails its own events, with what to do, and is forgotten: once it is mended they go out.
+// What is wrong with one stream fails its own events, with what to do, and is forgotten: once it is
+// mended they go out.
 func TestRefusedStreams(t *testing.T) {
 	t.Parallel()
 	sink, admin := restricted(t, testenv.RedisServer(t), Config{Envelope: idEnvelope})
@@ -84,7 +85,8 @@ func TestCreateAndTrim(t *testing.T) {
 	}
 }
 
-// More fields than Lua can hand to a command fail the event alone, and it is not remembered as published.
+// More fields than Lua can hand to a command fail the event alone, and it is not remembered as
+// published.
 func TestTooManyFields(t *testing.T) {
 	t.Parallel()
 	sink, admin := open(t, testenv.RedisServer(t), Config{Binary: true})
@@ -137,8 +139,8 @@ func FuzzStreamName(f *testing.F) {
 	})
 }
 
-// The names of the keys are a contract: operators look for them, and other versions share them. Channels of the same
-// name have others.
+// The names of the keys are a contract: operators look for them, and other versions share them.
+// Channels of the same name have others.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	sink, admin := open(t, testenv.RedisServer(t), Config{})

@@ -20,15 +20,15 @@ import (
 type Endpoint struct {
 	Name   string // the destination of events
 	Tenant string // takes the events of this tenant only, others fail for good (all tenants)
-	// Topics and Types are what it subscribes to: of the events whose destination is "*" it gets those of its tenant
-	// that fit one of each. They are names, or patterns in which * stands for any text. One that is empty fits
-	// everything (both: it subscribes to nothing).
+	// Topics and Types are what it subscribes to: of the events whose destination is "*" it gets
+	// those of its tenant that fit one of each. They are names, or patterns in which * stands for
+	// any text. One that is empty fits everything (both: it subscribes to nothing).
 	Topics []string
 	Types  []string // of aggregates
 	URL    string
-	// Secrets sign, each for itself, so that a receiver can be moved from one to the next. They are whsec_ and 24 to 64
-	// bytes in base64 for HMAC-SHA256, or whsk_ and a private key in base64 (its seed, or seed and public key) for
-	// ed25519.
+	// Secrets sign, each for itself, so that a receiver can be moved from one to the next. They are
+	// whsec_ and 24 to 64 bytes in base64 for HMAC-SHA256, or whsk_ and a private key in base64
+	// (its seed, or seed and public key) for ed25519.
 	Secrets []Secret
 	Headers map[string]Secret // further ones of each request
 
@@ -77,8 +77,9 @@ func (Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
 
 // Endpoints knows the endpoints by their names. It is safe for concurrent use.
 type Endpoints interface {
-	// Lookup returns those of the named endpoints that there are. It is called once a batch, with each name once, and
-	// with no name to see whether it works. An error says that nothing can be known now: no event pays for it.
+	// Lookup returns those of the named endpoints that there are. It is called once a batch, with
+	// each name once, and with no name to see whether it works. An error says that nothing can be
+	// known now: no event pays for it.
 	Lookup(ctx context.Context, names ...string) (map[string]Endpoint, error)
 }
 
@@ -215,8 +216,8 @@ func parseURL(text string, cfg Config) (*url.URL, error) {
 	return u, errors.Join(problems...)
 }
 
-// ours are headers that a request has anyway. The two of idempotency would make net/http send a request again by
-// itself when the answer was lost.
+// ours are headers that a request has anyway. The two of idempotency would make net/http send a
+// request again by itself when the answer was lost.
 var ours = []string{"Host", "Content-Type", "Content-Length", "Content-Encoding", "Transfer-Encoding", "Connection",
 	"Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Upgrade", "Expect", "Traceparent", "Tracestate", "User-Agent",
 	"Idempotency-Key", "X-Idempotency-Key", "Proxy-Authorization"}

@@ -39,8 +39,9 @@ func (r *receiver) ids() (all []string) {
 
 const accepted = "HTTP/1.1 204 No Content\r\n\r\n"
 
-// F67, F71: what an endpoint does to its connection. Each is the endpoint's own failure, or a delivery once its status
-// was there; none makes a second request by itself, and nothing that the server sent is in the error.
+// F67, F71: what an endpoint does to its connection. Each is the endpoint's own failure, or a
+// delivery once its status was there; none makes a second request by itself, and nothing that the
+// server sent is in the error.
 func TestBrokenAnswers(t *testing.T) {
 	t.Parallel()
 	const noHTTP = "cannot be understood as HTTP"
@@ -93,8 +94,9 @@ func TestBrokenAnswers(t *testing.T) {
 	}
 }
 
-// A connection that was used before breaks after a request was read: net/http does not send it again by itself, because
-// a POST without an idempotency key is not to be repeated. The next attempt has the same id.
+// A connection that was used before breaks after a request was read: net/http does not send it
+// again by itself, because a POST without an idempotency key is not to be repeated. The next
+// attempt has the same id.
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	r := receive(t, func(w http.ResponseWriter, _ received, n int) {
@@ -116,8 +118,8 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
-// A server that closes each connection after its answer, without saying so: whatever the next request meets, no request
-// is made twice.
+// A server that closes each connection after its answer, without saying so: whatever the next
+// request meets, no request is made twice.
 func TestConnectionsThatClose(t *testing.T) {
 	t.Parallel()
 	r := broken(t, func(c net.Conn, _ int) { _, _ = io.WriteString(c, accepted) })
@@ -138,7 +140,8 @@ func TestConnectionsThatClose(t *testing.T) {
 	}
 }
 
-// A body that never ends, or comes a byte at a time, is read for a moment and 64 KiB, and changes nothing.
+// A body that never ends, or comes a byte at a time, is read for a moment and 64 KiB, and changes
+// nothing.
 func TestBodies(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]func(w http.ResponseWriter, got received){
@@ -176,7 +179,8 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// Nobody listens there, or the name does not exist: the endpoint's own failure, which its error names.
+// Nobody listens there, or the name does not exist: the endpoint's own failure, which its error
+// names.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	gone := receive(t, nil)
@@ -201,8 +205,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TLS, by HTTP/1.1 and HTTP/2: a certificate that nobody vouches for is refused before anything is sent; one of a
-// configured authority is not.
+// TLS, by HTTP/1.1 and HTTP/2: a certificate that nobody vouches for is refused before anything is
+// sent; one of a configured authority is not.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	for _, h2 := range []bool{false, true} {

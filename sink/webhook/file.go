@@ -82,8 +82,8 @@ func (f *endpointFile) parse() (List, error) {
 	return content.Endpoints, nil
 }
 
-// quoted is what an error of the decoder quotes, to the end if it ends nowhere: a value in the wrong place may be a
-// secret.
+// quoted is what an error of the decoder quotes, to the end if it ends nowhere: a value in the
+// wrong place may be a secret.
 var quoted = regexp.MustCompile("(?s)`.*?(`|$)|\".*?(\"|$)|'.*?('|$)")
 
 // note reads a file and remembers what is in it.
@@ -95,8 +95,8 @@ func (f *endpointFile) note(path string) (string, error) {
 	return text, err
 }
 
-// ReadSecret returns the secret that a text is, or refers to: env:NAME is a variable of the environment, file:PATH a
-// file without its last line break.
+// ReadSecret returns the secret that a text is, or refers to: env:NAME is a variable of the
+// environment, file:PATH a file without its last line break.
 func ReadSecret(text string) (Secret, error) { return readSecret(text, "", readFile) }
 
 func readSecret(text, folder string, read func(path string) (string, error)) (Secret, error) {

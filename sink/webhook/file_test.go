@@ -102,8 +102,8 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// The file is read again when it or a file of a secret has changed. A broken one leaves the former endpoints in use and
-// is told of.
+// The file is read again when it or a file of a secret has changed. A broken one leaves the former
+// endpoints in use and is told of.
 func TestFileIsReadAgain(t *testing.T) {
 	t.Parallel()
 	a, b := receive(t, nil), receive(t, nil)
@@ -172,7 +172,8 @@ func TestFileIsReadAgain(t *testing.T) {
 	})
 }
 
-// An endpoint of a file subscribes to each of its topics of each of its types; what the file says at the moment counts.
+// An endpoint of a file subscribes to each of its topics of each of its types; what the file says
+// at the moment counts.
 func TestSubscriptions(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "endpoints.yaml")
@@ -217,8 +218,9 @@ func TestSubscriptions(t *testing.T) {
 	}
 }
 
-// What keeps endpoints is asked once a second, and at once for a name that is not known. While it does not answer,
-// those that were read last stay in use, and of others nobody says that there are none.
+// What keeps endpoints is asked once a second, and at once for a name that is not known. While it
+// does not answer, those that were read last stay in use, and of others nobody says that there are
+// none.
 func TestKnownEndpoints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads, list, err := 0, List{{Name: "acme"}}, error(nil)

@@ -14,15 +14,16 @@ import (
 // Bounds of connections and answers.
 const (
 	dialTimeout = 10 * time.Second
-	// Many servers close a connection that was idle for 5 s (Node.js) to 75 s (nginx). A request that meets the closing
-	// is lost, so a connection is given up before.
+	// Many servers close a connection that was idle for 5 s (Node.js) to 75 s (nginx). A request
+	// that meets the closing is lost, so a connection is given up before.
 	idleTimeout    = 4 * time.Second
 	maxIdle        = 4096
 	maxHeaderBytes = 64 << 10
 )
 
-// newTransport makes requests to allowed addresses only. net/http sends a POST again by itself only if nothing of it
-// was written or, in HTTP/2, if the server said that it did not look at it. Neither can be a copy.
+// newTransport makes requests to allowed addresses only. net/http sends a POST again by itself only
+// if nothing of it was written or, in HTTP/2, if the server said that it did not look at it.
+// Neither can be a copy.
 func newTransport(cfg Config) *http.Transport {
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second, Resolver: cfg.Resolver}
 	t := &http.Transport{
@@ -44,12 +45,14 @@ func newTransport(cfg Config) *http.Transport {
 	return t
 }
 
-// azureHost is inner on Azure and public by IANA's registry: the agent of the machine's host answers there without
-// credentials (learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16).
+// azureHost is inner on Azure and public by IANA's registry: the agent of the machine's host
+// answers there without credentials
+// (learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16).
 var azureHost = netip.MustParsePrefix("168.63.129.16/32")
 
-// newGuard refuses special-purpose addresses. It is asked after a name was resolved, for each address before it is
-// dialled, so a name that resolves to another address than before does not get by.
+// newGuard refuses special-purpose addresses. It is asked after a name was resolved, for each
+// address before it is dialled, so a name that resolves to another address than before does not get
+// by.
 func newGuard(cfg Config) *ssrf.Guardian {
 	allow := cfg.Allow // it is asked before what is denied
 	if cfg.AllowPrivate {

@@ -51,8 +51,8 @@ func TestGuardKnowsEveryKind(t *testing.T) {
 	}
 }
 
-// F70: through the sink, as a literal and by a name. Nothing is dialled: a server that listens on every address of this
-// machine accepts no connection.
+// F70: through the sink, as a literal and by a name. Nothing is dialled: a server that listens on
+// every address of this machine accepts no connection.
 func TestBlockedAddresses(t *testing.T) {
 	t.Parallel()
 	trap, err := net.Listen("tcp", ":0")
@@ -102,8 +102,8 @@ func u16(port uint16) string {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{}), port).String()[len("0.0.0.0:"):]
 }
 
-// F70, rebinding: a name that resolves to an allowed address at first and to another one later. Each connection is
-// checked by the address that it would be made to.
+// F70, rebinding: a name that resolves to an allowed address at first and to another one later.
+// Each connection is checked by the address that it would be made to.
 func TestRebinding(t *testing.T) {
 	t.Parallel()
 	inner, err := net.Listen("tcp", "127.0.0.2:0")
@@ -126,7 +126,8 @@ func TestRebinding(t *testing.T) {
 	go func() { _ = allowed.Serve(outer) }()
 	t.Cleanup(func() { _ = allowed.Close() })
 
-	// The answers flip: allowed, inner, allowed with an inner one before it, inner in other clothes.
+	// The answers flip: allowed, inner, allowed with an inner one before it, inner in other
+	// clothes.
 	answers := [][]string{{"127.0.0.1"}, {"127.0.0.2"}, {"127.0.0.2", "127.0.0.1"}, {"::ffff:127.0.0.2"}, {"127.0.0.2"}}
 	resolver := dnsServer(t, func(_ string, n int) []string { return answers[min(n, len(answers)-1)] })
 	cfg := Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}, AllowHTTP: true, Ports: []uint16{port},
@@ -186,8 +187,8 @@ type dns struct {
 	asked, six atomic.Int64 // questions for addresses of IPv4 and IPv6: one of each a look-up
 }
 
-// dnsServer answers the nth question for a name, from 0, with these addresses. No address is a name that does not
-// exist. Messages are as RFC 1035, section 4.1.
+// dnsServer answers the nth question for a name, from 0, with these addresses. No address is a name
+// that does not exist. Messages are as RFC 1035, section 4.1.
 func dnsServer(t *testing.T, answer func(name string, n int) []string) *dns {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")

@@ -12,15 +12,16 @@ import (
 
 // Table is a database's table of endpoints, for the URL webhook:table.
 type Table interface {
-	// Read returns all endpoints, or nil if they are those that it has returned before. An error beside them says what
-	// is wrong with some, and one without them, why they cannot be read now.
+	// Read returns all endpoints, or nil if they are those that it has returned before. An error
+	// beside them says what is wrong with some, and one without them, why they cannot be read now.
 	Read(ctx context.Context) (List, error)
-	// Gone disables an endpoint that answered 410 Gone, unless somebody has changed it since it was read.
+	// Gone disables an endpoint that answered 410 Gone, unless somebody has changed it since it was
+	// read.
 	Gone(ctx context.Context, e Endpoint) error
 }
 
-// known are Endpoints that are kept in a file or a table. While they are in use it asks once a second whether they have
-// changed. If they cannot be read, those that were read last stay in use.
+// known are Endpoints that are kept in a file or a table. While they are in use it asks once a
+// second whether they have changed. If they cannot be read, those that were read last stay in use.
 type known struct {
 	read func(ctx context.Context) (List, error) // as Table has it
 	gone func(ctx context.Context, e Endpoint) error
@@ -54,7 +55,8 @@ func (k *known) Lookup(ctx context.Context, names ...string) (map[string]Endpoin
 	return found, nil
 }
 
-// unanswered tells whether nobody can say which endpoints there are. One who has broken a file has said it.
+// unanswered tells whether nobody can say which endpoints there are. One who has broken a file has
+// said it.
 func (k *known) unanswered() bool {
 	class, _ := outbox.Classify(k.away)
 	return k.away != nil && class == outbox.ClassUnavailable

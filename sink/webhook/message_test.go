@@ -16,8 +16,9 @@ import (
 
 const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// The CloudEvents SDK reads the event that was written, and binary mode has the same attributes (SinkSuite asks for all
-// of them) as CloudEvents 1.0, HTTP protocol binding, section 3.1.3.2, has it.
+// The CloudEvents SDK reads the event that was written, and binary mode has the same attributes
+// (SinkSuite asks for all of them) as CloudEvents 1.0, HTTP protocol binding, section 3.1.3.2, has
+// it.
 func TestCloudEventsSDK(t *testing.T) {
 	t.Parallel()
 	d := event(t, "acme", 42)
@@ -65,7 +66,8 @@ func TestCloudEventsSDK(t *testing.T) {
 	}
 }
 
-// A table's own envelope is the body in structured mode, with its content type; binary mode does not use it.
+// A table's own envelope is the body in structured mode, with its content type; binary mode does
+// not use it.
 func TestEnvelopes(t *testing.T) {
 	t.Parallel()
 	r := receive(t, nil)
@@ -101,7 +103,8 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// Whatever an event holds, the request can be sent: no line break gets into a header, and the signature fits the body.
+// Whatever an event holds, the request can be sent: no line break gets into a header, and the
+// signature fits the body.
 func FuzzRequest(f *testing.F) {
 	f.Add("order.placed", "Order", "42", "acme", `{"traceparent":"a\r\nX-Bad: 1","a":"b\nc"}`, false)
 	f.Add("a\r\nb", "\x00", "é€😀", "%22", `{}`, true)

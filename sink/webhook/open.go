@@ -18,18 +18,19 @@ import (
 // inTable is the path of a URL whose endpoints are in a table.
 const inTable = "table"
 
-// Open reads the endpoints of a file and returns a Sink for them. The URL is webhook: and the path of the file, or
-// webhook:table for Config.Table; docs/reference/sinks.md#webhooks has its parameters, which are added to cfg, and what
-// an entry of the file may say. An error is of class outbox.ClassUnavailable if the table cannot be read now.
+// Open reads the endpoints of a file and returns a Sink for them. The URL is webhook: and the path
+// of the file, or webhook:table for Config.Table; docs/reference/sinks.md#webhooks has its
+// parameters, which are added to cfg, and what an entry of the file may say. An error is of class
+// outbox.ClassUnavailable if the table cannot be read now.
 //
 //	endpoints:
 //	  - name: acme
 //	    url: https://hooks.acme.example/outbox
 //	    secrets: [env:ACME_SECRET, file:/run/secrets/acme-former]
 //
-// Name, url and secrets are required. A secret or the value of a header is what ReadSecret takes. The file is read
-// again when it, or one of the files it names, has changed. One that cannot be read then leaves the former endpoints in
-// use.
+// Name, url and secrets are required. A secret or the value of a header is what ReadSecret takes.
+// The file is read again when it, or one of the files it names, has changed. One that cannot be
+// read then leaves the former endpoints in use.
 func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 	path, err := parse(url, &cfg)
 	if err == nil {
@@ -61,7 +62,8 @@ func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 	return New(kept, cfg)
 }
 
-// parse returns the path, and adds what the parameters say to cfg. Its errors show neither: a proxy has a password.
+// parse returns the path, and adds what the parameters say to cfg. Its errors show neither: a proxy
+// has a password.
 func parse(text string, cfg *Config) (path string, err error) {
 	_, rest, _ := strings.Cut(text, ":")
 	path, query, _ := strings.Cut(rest, "?")
@@ -175,7 +177,8 @@ func mask(url string) string {
 	return "webhook:" + path
 }
 
-// plaintext returns the hosts of endpoints that are reached without TLS, as far as the file can be read.
+// plaintext returns the hosts of endpoints that are reached without TLS, as far as the file can be
+// read.
 func plaintext(text string) (hosts []string) {
 	var cfg Config
 	path, err := parse(text, &cfg)

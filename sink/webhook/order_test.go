@@ -16,7 +16,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Keys go out at the same time, as many as the endpoint allows and no more, from two calls at once too.
+// Keys go out at the same time, as many as the endpoint allows and no more, from two calls at once
+// too.
 func TestKeysGoOutTogether(t *testing.T) {
 	t.Parallel()
 	const allowed = 16
@@ -53,8 +54,8 @@ func TestKeysGoOutTogether(t *testing.T) {
 	}
 }
 
-// behindPipes has a Sink dial servers in the bubble of a test, each of which answers 204 after so long; 0 is never. It
-// returns the number of connections.
+// behindPipes has a Sink dial servers in the bubble of a test, each of which answers 204 after so
+// long; 0 is never. It returns the number of connections.
 func behindPipes(t *testing.T, s *Sink, takes func(address string) time.Duration) *atomic.Int64 {
 	var dialled atomic.Int64
 	var serving sync.WaitGroup
@@ -83,8 +84,8 @@ func behindPipes(t *testing.T, s *Sink, takes func(address string) time.Duration
 	return &dialled
 }
 
-// Publish returns before its context ends, by a clock of its own. What had its time and no answer is the endpoint's
-// failure; what had no turn is nobody's.
+// Publish returns before its context ends, by a clock of its own. What had its time and no answer
+// is the endpoint's failure; what had no turn is nobody's.
 func TestPublishEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t, newBook(Endpoint{Name: "acme", URL: "https://acme.example", Secrets: []Secret{key}, Concurrency: 2}),
@@ -138,7 +139,8 @@ func TestSlowEndpointHasItsTimeout(t *testing.T) {
 	})
 }
 
-// A request that is under way when the context is cancelled has an unknown outcome: nobody's failure.
+// A request that is under way when the context is cancelled has an unknown outcome: nobody's
+// failure.
 func TestCancelledUnderWay(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -22,7 +22,8 @@ import (
 var userAgent = "outbox-webhook/" + version.Of().Version + " (+https://github.com/outboxrelay/outbox)"
 
 const (
-	// An answer's body is read so far and so long, for the connection to be used again. Nothing of it is kept.
+	// An answer's body is read so far and so long, for the connection to be used again. Nothing of
+	// it is kept.
 	maxBody   = 64 << 10
 	drainTime = 250 * time.Millisecond
 	maxReason = 300 // characters of an error of the network
@@ -79,7 +80,8 @@ func messageID(d *outbox.Delivery) string {
 	return d.ID.String() + "_" + strconv.Itoa(d.Generation)
 }
 
-// setPlain sets a header unless its value has what no such header has (W3C Trace Context is printable ASCII).
+// setPlain sets a header unless its value has what no such header has (W3C Trace Context is
+// printable ASCII).
 func setPlain(header http.Header, name, value string) {
 	if value != "" && !strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c > '~' }) {
 		header.Set(name, value)
@@ -119,9 +121,10 @@ func (s *Sink) post(ctx context.Context, w window, t *target, d *outbox.Delivery
 	return judge(t.Name, resp, now)
 }
 
-// judge reads the status as Standard Webhooks 1.0.0 has it ("Delivery success and failure"). 2xx is success, 410 the
-// end, 429 and gateways that fail (502, 504) ask for less. All others are failures that are tried again. 503 is as 504
-// here. A payload that is too large (413) will not become smaller.
+// judge reads the status as Standard Webhooks 1.0.0 has it ("Delivery success and failure"). 2xx is
+// success, 410 the end, 429 and gateways that fail (502, 504) ask for less. All others are failures
+// that are tried again. 503 is as 504 here. A payload that is too large (413) will not become
+// smaller.
 func judge(name string, resp *http.Response, now time.Time) answer {
 	status := strings.TrimSpace(strconv.Itoa(resp.StatusCode) + " " + http.StatusText(resp.StatusCode))
 	a := answer{verdict: works, after: retryAfter(resp.Header.Get("Retry-After"), now)}
@@ -182,8 +185,8 @@ func failure(ctx, limited context.Context, t *target, limit time.Duration, err e
 	return a
 }
 
-// reason is the text of an error of the network, without what the other side has sent: net/http quotes an answer that
-// it does not understand.
+// reason is the text of an error of the network, without what the other side has sent: net/http
+// quotes an answer that it does not understand.
 func reason(err error) string {
 	var op *net.OpError
 	var dns *net.DNSError

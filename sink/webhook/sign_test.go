@@ -31,8 +31,8 @@ func verified(t *testing.T, secret Secret, got received) {
 	}
 }
 
-// verifiedAsymmetric checks a signature v1a as Standard Webhooks describes it. The official verifier for Go knows v1
-// only.
+// verifiedAsymmetric checks a signature v1a as Standard Webhooks describes it. The official
+// verifier for Go knows v1 only.
 func verifiedAsymmetric(t *testing.T, public ed25519.PublicKey, got received) {
 	t.Helper()
 	content := fmt.Appendf(nil, "%s.%s.%s", got.header.Get("webhook-id"), got.header.Get("webhook-timestamp"), got.body)
@@ -50,7 +50,8 @@ func verifiedAsymmetric(t *testing.T, public ed25519.PublicKey, got received) {
 	t.Errorf("there is no signature v1a in %q", got.header.Get("webhook-signature"))
 }
 
-// Each of several secrets signs what is sent, byte by byte, in both modes and with every kind of payload.
+// Each of several secrets signs what is sent, byte by byte, in both modes and with every kind of
+// payload.
 func TestSignatures(t *testing.T) {
 	t.Parallel()
 	former := Secret(symmetric + base64.StdEncoding.EncodeToString([]byte("another secret of 32 bytes......")))

@@ -1,40 +1,49 @@
-// Package webhook posts events to HTTP endpoints by Standard Webhooks 1.0: the destination is the name of an endpoint,
-// which Endpoints turns into a URL and what signs for it.
+// Package webhook posts events to HTTP endpoints by Standard Webhooks 1.0: the destination is the
+// name of an endpoint, which Endpoints turns into a URL and what signs for it.
 //
-// A request is a POST of a CloudEvent, structured or binary. It has the headers webhook-id, webhook-timestamp (of the
-// attempt) and webhook-signature (one for each secret, over exactly the bytes that are sent). It has traceparent and
-// tracestate if the event has them. webhook-id is the event id, with an underscore and the generation after an
-// operator's replay: the same at every attempt.
+// A request is a POST of a CloudEvent, structured or binary. It has the headers webhook-id,
+// webhook-timestamp (of the attempt) and webhook-signature (one for each secret, over exactly the
+// bytes that are sent). It has traceparent and tracestate if the event has them. webhook-id is the
+// event id, with an underscore and the generation after an operator's replay: the same at every
+// attempt.
 //
 // # What is guaranteed
 //
-//   - Delivered means that the endpoint answered with a status of 200 to 299. Redirects are not followed.
-//   - Events of one ordering key go out one after another (outbox.InOrder), different keys at the same time, up to
-//     Endpoint.Concurrency. A request is never sent twice by itself; the next attempt has the same webhook-id.
-//   - An endpoint that is down, slow or full is its own failure and nobody else's. After 3 failures in a row it rests,
-//     for a second at first and 5 minutes at last; then one request goes out, and others once it succeeded. What is due
-//     meanwhile is postponed, as is what a 429 refused: no attempt is counted.
-//   - A request has all of its endpoint's Timeout: the Sink asks its relay for so much (outbox.Abilities). A relay that
-//     is patient settles what takes longer when the answer comes. A log table with this sink alone waits for all.
-//   - Each failure asks for the wait of Config.Schedule: a relay's 5 attempts take 2 h 35 min, 10 take three days.
-//   - An answer 410 disables the endpoint in this Sink, and with webhook:table in all processes. Its events fail for
-//     good, with a reason that says how to enable it. Without a table a Sink that is opened again asks it again.
+//   - Delivered means that the endpoint answered with a status of 200 to 299. Redirects are not
+//     followed.
+//   - Events of one ordering key go out one after another (outbox.InOrder), different keys at the
+//     same time, up to Endpoint.Concurrency. A request is never sent twice by itself; the next
+//     attempt has the same webhook-id.
+//   - An endpoint that is down, slow or full is its own failure and nobody else's. After 3 failures
+//     in a row it rests, for a second at first and 5 minutes at last; then one request goes out,
+//     and others once it succeeded. What is due meanwhile is postponed, as is what a 429 refused:
+//     no attempt is counted.
+//   - A request has all of its endpoint's Timeout: the Sink asks its relay for so much
+//     (outbox.Abilities). A relay that is patient settles what takes longer when the answer comes.
+//     A log table with this sink alone waits for all.
+//   - Each failure asks for the wait of Config.Schedule: a relay's 5 attempts take 2 h 35 min, 10
+//     take three days.
+//   - An answer 410 disables the endpoint in this Sink, and with webhook:table in all processes.
+//     Its events fail for good, with a reason that says how to enable it. Without a table a Sink
+//     that is opened again asks it again.
 //   - An endpoint that has a tenant takes no event of another one.
-//   - No request reaches an inner network: the address is checked after its name was resolved, for each connection,
-//     and a refused one is not dialled. URLs are https with port 443 or 8443 and without a user. Config.AllowPrivate,
-//     Allow, AllowHTTP and Ports say otherwise.
+//   - No request reaches an inner network: the address is checked after its name was resolved, for
+//     each connection, and a refused one is not dialled. URLs are https with port 443 or 8443 and
+//     without a user. Config.AllowPrivate, Allow, AllowHTTP and Ports say otherwise.
 //   - No secret, header value or answer's body reaches an error or a log.
 //
 // # What is not
 //
 //   - Copies are not refused here. The receiver does so by webhook-id.
 //   - That an endpoint rests, or is disabled, is known to one Sink and not to other processes.
-//   - A network that is down for all endpoints looks like many endpoints that are down: attempts are counted.
+//   - A network that is down for all endpoints looks like many endpoints that are down: attempts
+//     are counted.
 //   - With a proxy, it is the proxy that must refuse inner networks.
 //
 // # What it needs
 //
-// Endpoints that verify signatures by Standard Webhooks, and answer soon: what takes long they do afterwards.
+// Endpoints that verify signatures by Standard Webhooks, and answer soon: what takes long they do
+// afterwards.
 package webhook
 
 import (
@@ -61,7 +70,8 @@ type Config struct {
 	// Binary sends CloudEvents in binary mode: attributes as ce- headers, the payload as the body.
 	Binary bool
 
-	// AllowPrivate allows every address and, without Ports, every port: for tests, and endpoints that are one's own.
+	// AllowPrivate allows every address and, without Ports, every port: for tests, and endpoints
+	// that are one's own.
 	AllowPrivate bool
 	// Allow allows these inner networks, and no others.
 	Allow []netip.Prefix
@@ -76,10 +86,12 @@ type Config struct {
 	// Resolver resolves the names of hosts (the system's).
 	Resolver *net.Resolver
 
-	// Schedule is how long to wait at least after the first, second, … failed attempt of an event, ± 10 %. The last one
-	// goes on (Standard Webhooks' example: 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h).
+	// Schedule is how long to wait at least after the first, second, … failed attempt of an event,
+	// ± 10 %. The last one goes on (Standard Webhooks' example: 5 s, 5 min, 30 min, 2 h, 5 h, 10 h,
+	// 14 h, 20 h, 24 h).
 	Schedule []time.Duration
-	// Table opens the table of endpoints of a database, for the URL webhook:table (none). key is the URL's parameter.
+	// Table opens the table of endpoints of a database, for the URL webhook:table (none). key is
+	// the URL's parameter.
 	Table func(ctx context.Context, key string) (Table, error)
 	// Logger is told of endpoints that are disabled and lists that cannot be read (slog.Default).
 	Logger *slog.Logger
@@ -126,8 +138,8 @@ var schedule = []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minut
 
 // Sink posts to endpoints. It asks for as long a batch as its slowest endpoint may take.
 //
-// Its Ping asks whether the endpoints are known. It sends nothing to any of them: one that is down is not the sink's
-// state.
+// Its Ping asks whether the endpoints are known. It sends nothing to any of them: one that is down
+// is not the sink's state.
 type Sink struct {
 	cfg       Config
 	endpoints Endpoints
@@ -140,8 +152,8 @@ type Sink struct {
 	states map[string]*state // of the endpoints that were used, by name
 }
 
-// New returns a Sink that posts to these endpoints. It talks to nobody. All problems of cfg and of the endpoints of a
-// List are reported at once.
+// New returns a Sink that posts to these endpoints. It talks to nobody. All problems of cfg and of
+// the endpoints of a List are reported at once.
 func New(endpoints Endpoints, cfg Config) (*Sink, error) {
 	cfg, err := cfg.withDefaults()
 	if endpoints == nil {
@@ -200,8 +212,8 @@ func (s *Sink) Check(e Endpoint) error {
 	return err
 }
 
-// subscriptions tells who has subscribed to which of the events whose destination is "*". Those for a disabled endpoint
-// become dead letters, as the events that name it.
+// subscriptions tells who has subscribed to which of the events whose destination is "*". Those for
+// a disabled endpoint become dead letters, as the events that name it.
 func (s *Sink) subscriptions(ctx context.Context) ([]outbox.Subscription, error) {
 	list, err := s.List(ctx)
 	all := []outbox.Subscription{}
@@ -211,7 +223,8 @@ func (s *Sink) subscriptions(ctx context.Context) ([]outbox.Subscription, error)
 	return all, err
 }
 
-// Close waits for what is under way, which ends with the context of its Publish, and closes idle connections.
+// Close waits for what is under way, which ends with the context of its Publish, and closes idle
+// connections.
 func (s *Sink) Close() error {
 	s.under.Wait()
 	s.transport.CloseIdleConnections()

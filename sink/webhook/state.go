@@ -21,8 +21,9 @@ const (
 	maxRest   = 5 * time.Minute
 	// maxRetryAfter bounds what an answer's Retry-After is believed.
 	maxRetryAfter = time.Hour
-	// lateWait is how long an event waits at least whose turn did not come, and maxLateWait at most: those of other
-	// endpoints are claimed meanwhile. Of an endpoint that answers all of its requests in time it is soonWait.
+	// lateWait is how long an event waits at least whose turn did not come, and maxLateWait at
+	// most: those of other endpoints are claimed meanwhile. Of an endpoint that answers all of its
+	// requests in time it is soonWait.
 	soonWait    = 50 * time.Millisecond
 	lateWait    = 2 * time.Second
 	maxLateWait = time.Minute
@@ -55,8 +56,9 @@ func newState(t *target) *state {
 	return s
 }
 
-// window is the time that a batch has, if it has a limit. Requests begin in its first 2.5 s, and in its first half at
-// most, so that each has the rest to be answered. What does not get its turn is left for a later batch.
+// window is the time that a batch has, if it has a limit. Requests begin in its first 2.5 s, and in
+// its first half at most, so that each has the rest to be answered. What does not get its turn is
+// left for a later batch.
 type window struct {
 	begin    context.Context
 	total    time.Duration // 0: no limit
@@ -64,10 +66,12 @@ type window struct {
 	patience time.Duration // how long the batch waits for one request; 0: for all of them
 }
 
-// beginTime is how long the requests of a batch may begin, where all of an endpoint's timeout fits behind it.
+// beginTime is how long the requests of a batch may begin, where all of an endpoint's timeout fits
+// behind it.
 const beginTime = 2500 * time.Millisecond
 
-// newWindow leaves a twentieth of the time for answering the batch. The function releases the window.
+// newWindow leaves a twentieth of the time for answering the batch. The function releases the
+// window.
 func newWindow(ctx context.Context) (window, context.CancelFunc) {
 	w := window{begin: ctx}
 	w.patience, _ = late.Patience(ctx)
@@ -86,7 +90,8 @@ func newWindow(ctx context.Context) (window, context.CancelFunc) {
 	return w, release
 }
 
-// allows tells whether a request that is likely to take so long, and may take as long as timeout, may begin.
+// allows tells whether a request that is likely to take so long, and may take as long as timeout,
+// may begin.
 func (w window) allows(now time.Time, took, timeout time.Duration) bool {
 	return w.total == 0 || w.cut.Sub(now) >= min(w.total*9/10, 2*took, timeout)
 }
@@ -100,7 +105,8 @@ type pass struct {
 	trial bool
 }
 
-// enter waits for the turn of a request: a free slot, and the rate. Its errors are those of an event, or errLate.
+// enter waits for the turn of a request: a free slot, and the rate. Its errors are those of an
+// event, or errLate.
 func (s *state) enter(ctx context.Context, w window) (pass, error) {
 	if err := s.shut(w); err != nil {
 		return pass{}, err // without waiting behind those that find it out
@@ -132,8 +138,8 @@ func (s *state) overdue(ctx context.Context) error {
 	return errLate
 }
 
-// shut tells why no request is made at this moment. One is late where requests that no batch waits for have all the
-// room there is.
+// shut tells why no request is made at this moment. One is late where requests that no batch waits
+// for have all the room there is.
 func (s *state) shut(w window) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,7 +171,8 @@ func (s *state) wentAway() error {
 		"dead letters", s.Name))
 }
 
-// admit lets a request begin. After a rest one is the trial, and the others are late until it has its answer.
+// admit lets a request begin. After a rest one is the trial, and the others are late until it has
+// its answer.
 func (s *state) admit(w window) (pass, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,8 +228,8 @@ func (s *state) leave(p pass, a answer, took time.Duration) {
 	}
 }
 
-// patience is how long a batch waits for a request, which waits so long for one of a fine endpoint: nothing if it is
-// known to be slow.
+// patience is how long a batch waits for a request, which waits so long for one of a fine endpoint:
+// nothing if it is known to be slow.
 func (s *state) patience(most time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,8 +246,9 @@ func (s *state) straggles(n int) {
 	s.behind += n
 }
 
-// book returns how long an event waits that had no turn: behind those that were sent away before, at the pace of the
-// endpoint. Were all of them to come again at once, they would leave no room in the claims for others.
+// book returns how long an event waits that had no turn: behind those that were sent away before,
+// at the pace of the endpoint. Were all of them to come again at once, they would leave no room in
+// the claims for others.
 func (s *state) book() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,8 +31,8 @@ func resting(err error) time.Duration {
 	return 0
 }
 
-// After 3 failures in a row an endpoint rests; after the rest one request goes out, and each failure makes the next
-// rest twice as long, up to 5 minutes. An answer ends it.
+// After 3 failures in a row an endpoint rests; after the rest one request goes out, and each
+// failure makes the next rest twice as long, up to 5 minutes. An answer ends it.
 func TestRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -75,7 +75,8 @@ func TestRest(t *testing.T) {
 	})
 }
 
-// After a rest one request is the trial. The others are late until it has its answer, and then go out or rest too.
+// After a rest one request is the trial. The others are late until it has its answer, and then go
+// out or rest too.
 func TestTrial(t *testing.T) {
 	for _, outcome := range []verdict{works, fails, unknown} {
 		synctest.Test(t, func(t *testing.T) {
@@ -102,8 +103,8 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// What was under way when a rest began says nothing new: 64 failures at once are not 64 rests, and a 200 does not end
-// what Retry-After asked for.
+// What was under way when a rest began says nothing new: 64 failures at once are not 64 rests, and
+// a 200 does not end what Retry-After asked for.
 func TestAnswersTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, then := range []verdict{fails, works} {
@@ -127,7 +128,8 @@ func TestAnswersTogether(t *testing.T) {
 	})
 }
 
-// A request begins in the first 2.5 s of the batch's time, and not if it is likely to take longer than what is left.
+// A request begins in the first 2.5 s of the batch's time, and not if it is likely to take longer
+// than what is left.
 func TestWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -163,8 +165,8 @@ func TestWindow(t *testing.T) {
 	})
 }
 
-// An endpoint that is down, or hangs, is asked a few times. Only what was sent counts an attempt, and the others wait
-// until its rest is over. Another endpoint does not notice.
+// An endpoint that is down, or hangs, is asked a few times. Only what was sent counts an attempt,
+// and the others wait until its rest is over. Another endpoint does not notice.
 func TestDeadEndpointSpendsNoAttempts(t *testing.T) {
 	t.Parallel()
 	for text, answer := range map[string]func(http.ResponseWriter, received, int){
@@ -201,8 +203,8 @@ func TestDeadEndpointSpendsNoAttempts(t *testing.T) {
 	}
 }
 
-// An event whose turn did not come holds its key up until it comes again: soon where the endpoint is fine, and later
-// where it would only take the room of others.
+// An event whose turn did not come holds its key up until it comes again: soon where the endpoint
+// is fine, and later where it would only take the room of others.
 func TestLateEventsComeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, of := range []struct {

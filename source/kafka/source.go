@@ -1,10 +1,13 @@
-// Package kafka receives the records of Kafka's topics for package source, as a member of a consumer group.
+// Package kafka receives the records of Kafka's topics for package source, as a member of a
+// consumer group.
 //
-// Guaranteed: offsets are committed after the rows. The records of a partition are written in their order, by any
-// number of processes: a member that has lost a partition may still write what it holds of it, and the guard
-// leaves out what another has written. Records of transactions that were aborted are not read.
+// Guaranteed: offsets are committed after the rows. The records of a partition are written in their
+// order, by any number of processes: a member that has lost a partition may still write what it
+// holds of it, and the guard leaves out what another has written. Records of transactions that were
+// aborted are not read.
 //
-// Not guaranteed: the order of a key whose records are in two partitions, such as after partitions were added.
+// Not guaranteed: the order of a key whose records are in two partitions, such as after partitions
+// were added.
 package kafka
 
 import (
@@ -24,7 +27,8 @@ type Config struct {
 	Group   string   // the consumer group; required
 	Topics  []string // required
 	Batch   int      // most records of a batch (500)
-	// Options are the client's, such as TLS and SASL, an instance id, or where a new group begins (the oldest record).
+	// Options are the client's, such as TLS and SASL, an instance id, or where a new group begins
+	// (the oldest record).
 	Options []kgo.Opt
 }
 

@@ -1,14 +1,15 @@
-// Package natsjs receives the messages of a stream of NATS JetStream for package source, by a durable consumer.
+// Package natsjs receives the messages of a stream of NATS JetStream for package source, by a
+// durable consumer.
 //
-// Guaranteed: a message is acknowledged, and the server has confirmed it, after its row. With a Batch of 1 the messages
-// of a consumer are written in their order, by any number of processes: the server hands out one at a time, whatever
-// becomes of who has it. Each is a transaction then.
+// Guaranteed: a message is acknowledged, and the server has confirmed it, after its row. With a
+// Batch of 1 the messages of a consumer are written in their order, by any number of processes: the
+// server hands out one at a time, whatever becomes of who has it. Each is a transaction then.
 //
-// Let the stream's subject transform spread keys over subjects, by {{partition(64,1)}}, and name them as Partitions: a
-// transaction has a message of each.
+// Let the stream's subject transform spread keys over subjects, by {{partition(64,1)}}, and name
+// them as Partitions: a transaction has a message of each.
 //
-// Not guaranteed: that order with a larger Batch. It is kept while one process receives and nothing fails. The server
-// hands out what is new before what was lost with a process or a connection.
+// Not guaranteed: that order with a larger Batch. It is kept while one process receives and nothing
+// fails. The server hands out what is new before what was lost with a process or a connection.
 package natsjs
 
 import (
@@ -32,8 +33,8 @@ type Config struct {
 	Stream   string   // required
 	Durable  string   // the name of the consumer, which is made or changed; required
 	Subjects []string // those of the stream that are received (all)
-	// Partitions are subjects with keys of their own, such as order.0.* to order.63.*, instead of Subjects. Each has a
-	// consumer: Durable with -0, -1 and so on.
+	// Partitions are subjects with keys of their own, such as order.0.* to order.63.*, instead of
+	// Subjects. Each has a consumer: Durable with -0, -1 and so on.
 	Partitions []string
 	Batch      int // most messages of a batch, of each consumer (1)
 	// AckWait is after which time a message comes again that was not acknowledged (30 s).
@@ -51,8 +52,8 @@ type Source struct {
 	failed    error           // of a consumer, while others had messages
 }
 
-// New returns a source on a connection of the caller's, which should reconnect for ever (nats.MaxReconnects(-1)). Close
-// it after source.Run, before the connection.
+// New returns a source on a connection of the caller's, which should reconnect for ever
+// (nats.MaxReconnects(-1)). Close it after source.Run, before the connection.
 func New(js jetstream.JetStream, cfg Config) (*Source, error) {
 	switch {
 	case cfg.Stream == "" || cfg.Durable == "":
@@ -114,8 +115,8 @@ func (s *Source) Receive(ctx context.Context) (source.Batch, error) {
 	}}, nil
 }
 
-// Close gives what was received and not written to others at once, who get it after AckWait otherwise. It waits for the
-// end of the context that Receive had.
+// Close gives what was received and not written to others at once, who get it after AckWait
+// otherwise. It waits for the end of the context that Receive had.
 func (s *Source) Close() {
 	s.receiving.Wait()
 	for len(s.received) > 0 { // nobody else takes from it
@@ -143,13 +144,14 @@ type received struct {
 	err     error
 }
 
-// asked is how many messages a request to the server is for, at least. It bounds the copies of one message that wait
-// here while the database is away.
+// asked is how many messages a request to the server is for, at least. It bounds the copies of one
+// message that wait here while the database is away.
 const asked = 10
 
 const heartbeat = 5 * time.Second // of the server, while it has no message
 
-// receive makes the consumer, and has messages come until ctx ends or it fails: it may have been deleted.
+// receive makes the consumer, and has messages come until ctx ends or it fails: it may have been
+// deleted.
 func (c *consumer) receive(ctx context.Context, to chan<- received) {
 	put := func(r received) {
 		select {

@@ -1,12 +1,13 @@
 // Package rabbitmq receives the messages of a queue of RabbitMQ for package source.
 //
-// Guaranteed: a message is acknowledged after its row. The messages of the queue are written in their order: it has
-// one consumer at a time, and others wait for their turn. What that one has not acknowledged is in its old place in
-// the queue again before another gets it.
+// Guaranteed: a message is acknowledged after its row. The messages of the queue are written in
+// their order: it has one consumer at a time, and others wait for their turn. What that one has not
+// acknowledged is in its old place in the queue again before another gets it.
 //
-// Not guaranteed: that a message without a message-id is written once. RabbitMQ has nothing else that tells a copy.
-// Nor the order of a queue with several consumers, which are possible where it is Shared, and at quorum queues, which
-// ignore that a consumer wants to be alone: declare those with x-single-active-consumer.
+// Not guaranteed: that a message without a message-id is written once. RabbitMQ has nothing else
+// that tells a copy. Nor the order of a queue with several consumers, which are possible where it
+// is Shared, and at quorum queues, which ignore that a consumer wants to be alone: declare those
+// with x-single-active-consumer.
 package rabbitmq
 
 import (
@@ -24,8 +25,9 @@ type Config struct {
 	URL   string // amqp:// or amqps://; required
 	Queue string // which must be there; required
 	Batch int    // most messages of a batch (500)
-	// Shared lets others consume beside this one (nobody). A classic queue with x-single-active-consumer needs it:
-	// there the server has the others wait, and refuses who wants to be alone.
+	// Shared lets others consume beside this one (nobody). A classic queue with
+	// x-single-active-consumer needs it: there the server has the others wait, and refuses who
+	// wants to be alone.
 	Shared bool
 	// Dial makes the connection, such as with certificates (amqp.Dial).
 	Dial func(url string) (*amqp.Connection, error)

@@ -1,12 +1,13 @@
-// Package redisstream receives the entries of a stream of Redis for package source, as a consumer group.
+// Package redisstream receives the entries of a stream of Redis for package source, as a consumer
+// group.
 //
-// Guaranteed: an entry is acknowledged after its row. The entries of the stream are written in their order, by any
-// number of processes: they are one consumer of the group, one of them has a batch at a time, and what is not
-// acknowledged comes before what is new. An entry that was trimmed before anybody read it, after it had been handed
-// out, is an event that says so.
+// Guaranteed: an entry is acknowledged after its row. The entries of the stream are written in
+// their order, by any number of processes: they are one consumer of the group, one of them has a
+// batch at a time, and what is not acknowledged comes before what is new. An entry that was trimmed
+// before anybody read it, after it had been handed out, is an event that says so.
 //
-// Not guaranteed: what Redis loses when it fails, nor entries that were trimmed before they were handed out. What
-// other consumers of the same group have read is theirs.
+// Not guaranteed: what Redis loses when it fails, nor entries that were trimmed before they were
+// handed out. What other consumers of the same group have read is theirs.
 package redisstream
 
 import (
@@ -29,8 +30,8 @@ type Config struct {
 	Group  string        // the consumer group, which begins with the oldest entry if it is new; required
 	Batch  int           // most entries of a batch (500)
 	Poll   time.Duration // how often an empty stream is asked (50 ms)
-	// AckWait is after which time another process gets entries that were not acknowledged (5 s). A batch that takes
-	// longer is received twice, and written once.
+	// AckWait is after which time another process gets entries that were not acknowledged (5 s). A
+	// batch that takes longer is received twice, and written once.
 	AckWait time.Duration
 }
 
@@ -114,8 +115,8 @@ func (s *Source) read(ctx context.Context) ([]any, error) {
 	return nil, nil
 }
 
-// message reads an entry: its id, and fields and values, or nil if it was trimmed. Our sink has the message in the
-// field event, in binary mode in data.
+// message reads an entry: its id, and fields and values, or nil if it was trimmed. Our sink has the
+// message in the field event, in binary mode in data.
 func (s *Source) message(entry any) (m source.Message, id string, err error) {
 	parts, _ := entry.([]any)
 	if len(parts) != 2 {

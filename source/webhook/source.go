@@ -1,14 +1,16 @@
-// Package webhook receives Standard Webhooks for package source: it is an http.Handler, and the source of what is
-// posted.
+// Package webhook receives Standard Webhooks for package source: it is an http.Handler, and the
+// source of what is posted.
 //
 //	from, err := webhook.New(webhook.Config{Secrets: []string{secret}})
 //	go http.ListenAndServe(":8080", from)
 //	err = source.Run(ctx, from, …)
 //
-// Guaranteed: a request is answered with 204 after the row of its event. What is answered with 503 comes again,
-// and is no second row. Nothing is written whose signature does not fit, or is older than five minutes.
+// Guaranteed: a request is answered with 204 after the row of its event. What is answered with 503
+// comes again, and is no second row. Nothing is written whose signature does not fit, or is older
+// than five minutes.
 //
-// Not guaranteed: the order of what a sender posts without waiting for the answer. Our sink waits, for each key.
+// Not guaranteed: the order of what a sender posts without waiting for the answer. Our sink waits,
+// for each key.
 package webhook
 
 import (
@@ -71,8 +73,9 @@ func New(cfg Config) (*Source, error) {
 	return s, nil
 }
 
-// ServeHTTP answers 204 once the event is written. It answers 405 to anything but a POST, 413 to a body that is too
-// large, 400 to one that breaks off, 401 to a signature that does not fit, and 503 where the database is away.
+// ServeHTTP answers 204 once the event is written. It answers 405 to anything but a POST, 413 to a
+// body that is too large, 400 to one that breaks off, 401 to a signature that does not fit, and 503
+// where the database is away.
 func (s *Source) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
@@ -118,7 +121,8 @@ func (s *Source) verified(body []byte, header http.Header) bool {
 	return false
 }
 
-// message reads a request. Our sink's webhook-id is the event's, with the number of the replay after it.
+// message reads a request. Our sink's webhook-id is the event's, with the number of the replay
+// after it.
 func message(body []byte, header http.Header) source.Message {
 	id := header.Get(standardwebhooks.HeaderWebhookID)
 	m := source.Message{Place: "webhook/" + id, Channel: "webhook", Body: body}

@@ -9,7 +9,8 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// What an administrator sets for a database either does not reach a relay's sessions, or is named with what to do.
+// What an administrator sets for a database either does not reach a relay's sessions, or is named
+// with what to do.
 func TestSettingsOfAnAdministrator(t *testing.T) {
 	t.Parallel()
 	for setting, c := range map[string]struct{ says, passes string }{

@@ -48,8 +48,9 @@ func (s *store) checkSchema(ctx context.Context) error {
 	return pgschema.CheckVisible(ctx, s.pool.Pool, s.layout.Table)
 }
 
-// checkAllowed finds out whether this role may read the table and write down what became of its events. Tables of the
-// migration sets are granted by roles.sql; nobody but their owner can grant a mapped one.
+// checkAllowed finds out whether this role may read the table and write down what became of its
+// events. Tables of the migration sets are granted by roles.sql; nobody but their owner can grant a
+// mapped one.
 func checkAllowed(ctx context.Context, pool *pgxpool.Pool, l outbox.Layout) error {
 	var sets []string
 	for _, c := range []string{l.Status, l.DeliveredAt, l.Attempts, l.NextRetryAt, l.LastError, l.ErrorHistory,
@@ -65,8 +66,9 @@ func checkAllowed(ctx context.Context, pool *pgxpool.Pool, l outbox.Layout) erro
 	return pgschema.CheckAllowed(ctx, pool, "serve table", l.Table, needs, sets...)
 }
 
-// checkSettles finds out which right or table a settle lacks. That is what is checked at the start, and what only some
-// settles write: letters, and what sinks owe. A relay without those needs no right to them.
+// checkSettles finds out which right or table a settle lacks. That is what is checked at the start,
+// and what only some settles write: letters, and what sinks owe. A relay without those needs no
+// right to them.
 func (s *store) checkSettles(ctx context.Context) error {
 	if err := s.checkSchema(ctx); err != nil {
 		return err
@@ -103,9 +105,9 @@ func checkArchive(ctx context.Context, pool *pgxpool.Pool) error {
 	return pgschema.CheckAllowed(ctx, pool, "archive delivered rows in", "outbox_archive", []string{"INSERT"})
 }
 
-// checkTypes finds columns of a mapped table that cannot play their part. Otherwise it would turn out after the first
-// publish. A settle that compares a text with a uuid fails for ever, and a row without a position is never delivered
-// and nobody is told.
+// checkTypes finds columns of a mapped table that cannot play their part. Otherwise it would turn
+// out after the first publish. A settle that compares a text with a uuid fails for ever, and a row
+// without a position is never delivered and nobody is told.
 func (s *store) checkTypes(ctx context.Context) error {
 	sql, err := plain("check_nullable")
 	if err != nil {
@@ -126,7 +128,8 @@ func (s *store) checkTypes(ctx context.Context) error {
 	return nil
 }
 
-// checkStatements has the server check them: a column of a mapped table may not be of the type that its part asks for.
+// checkStatements has the server check them: a column of a mapped table may not be of the type that
+// its part asks for.
 func (s *store) checkStatements(ctx context.Context) error {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {

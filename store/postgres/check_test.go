@@ -13,8 +13,8 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// A login that may not read or settle a table is told so when the table is opened, with the GRANT that cures it: the
-// relay would otherwise go on failing and look like one with a broken database.
+// A login that may not read or settle a table is told so when the table is opened, with the GRANT
+// that cures it: the relay would otherwise go on failing and look like one with a broken database.
 func TestOpenNamesThePrivilegesThatAreMissing(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)

@@ -24,10 +24,10 @@ func (s *store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.Cla
 
 // claimOldest claims without regard to whose rows they are.
 //
-// A row that the database cannot hand out ends the query at every attempt. It may be on a damaged page, or hold a
-// number of 130,000 digits in eight bytes, repeated until the text is longer than a gigabyte. What was read before it
-// is returned. Once it is the first, it comes without its payload and with a Defect, so that it costs its own key a
-// dead letter and the others nothing.
+// A row that the database cannot hand out ends the query at every attempt. It may be on a damaged
+// page, or hold a number of 130,000 digits in eight bytes, repeated until the text is longer than a
+// gigabyte. What was read before it is returned. Once it is the first, it comes without its payload
+// and with a Defect, so that it costs its own key a dead letter and the others nothing.
 func (s *store) claimOldest(
 	ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit,
 ) ([]*outbox.Record, error) {
@@ -46,8 +46,8 @@ func (s *store) claimOldest(
 	case len(records) > 0:
 		return records, nil
 	}
-	// None came before it, so it is the first; but not where the rows are sorted, because all of them are computed
-	// before. There they are asked for one by one.
+	// None came before it, so it is the first; but not where the rows are sorted, because all of
+	// them are computed before. There they are asked for one by one.
 	sorted, explained := s.sorts(ctx, sql.claim, args...)
 	if explained != nil {
 		return nil, explained
@@ -82,8 +82,8 @@ func without(limit outbox.ClaimLimit) (keys []int64, ids [][16]byte) {
 	return keys, ids
 }
 
-// quotedNames are patterns of destinations as regular expressions of a whole name in a JSON array. A quote within one
-// has a backslash before it.
+// quotedNames are patterns of destinations as regular expressions of a whole name in a JSON array.
+// A quote within one has a backslash before it.
 func quotedNames(patterns []string) []string {
 	all := []string{} // not NULL
 	for _, p := range patterns {
@@ -107,8 +107,9 @@ func (s *store) template(limit outbox.ClaimLimit) string {
 	return limit.Destination.String()
 }
 
-// sorts tells whether the claim has no index that gives it the order. It is asked only when a row could not be read.
-// Such a row may take seconds to find out about, and to do so twice would be longer than a claim may take.
+// sorts tells whether the claim has no index that gives it the order. It is asked only when a row
+// could not be read. Such a row may take seconds to find out about, and to do so twice would be
+// longer than a claim may take.
 func (s *store) sorts(ctx context.Context, claim string, args ...any) (bool, error) {
 	rows, err := s.pool.Query(ctx, "EXPLAIN "+claim, args...)
 	if err != nil {

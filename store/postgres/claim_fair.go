@@ -16,19 +16,22 @@ import (
 )
 
 const (
-	// tenantsPerClaim is how many tenants share a fair claim; where there are more, the next one begins behind them.
+	// tenantsPerClaim is how many tenants share a fair claim; where there are more, the next one
+	// begins behind them.
 	tenantsPerClaim = 64
-	// looksPerClaim is how many rows a fair claim looks at, all tenants together, when it finds none that is due: 40
-	// ms, measured.
+	// looksPerClaim is how many rows a fair claim looks at, all tenants together, when it finds
+	// none that is due: 40 ms, measured.
 	looksPerClaim = 40_000
-	// A tenant that is found alone is taken to be for aloneFor times what finding it took, and for aloneAtMost. The
-	// search steps over what is delivered and not vacuumed: it was 8 % of a drain of 100,000 events without tenants.
+	// A tenant that is found alone is taken to be for aloneFor times what finding it took, and for
+	// aloneAtMost. The search steps over what is delivered and not vacuumed: it was 8 % of a drain
+	// of 100,000 events without tenants.
 	aloneFor    = 40
 	aloneAtMost = 250 * time.Millisecond
 )
 
-// findFairness looks whether claims of the table can be shared by its tenants. A key must lie within one, and an index
-// must give each one's undelivered rows in their order. Without the index a claim would sort all that is undelivered.
+// findFairness looks whether claims of the table can be shared by its tenants. A key must lie
+// within one, and an index must give each one's undelivered rows in their order. Without the index
+// a claim would sort all that is undelivered.
 func (s *store) findFairness(ctx context.Context) error {
 	by := s.layout.Tenant + s.layout.App // at most one of them is set
 	if by == "" || s.layout.Key != "" && !slices.Contains(s.layout.KeyScope, by) {
@@ -74,11 +77,12 @@ func (s *store) findFairness(ctx context.Context) error {
 	return nil
 }
 
-// claimFair gives each tenant that has undelivered rows an equal share of the claim, and what that leaves to the oldest
-// rows of all. The shares come first and interleaved, so that a few rows behind a flood are in the first batch that is
-// published, not in the last.
+// claimFair gives each tenant that has undelivered rows an equal share of the claim, and what that
+// leaves to the oldest rows of all. The shares come first and interleaved, so that a few rows
+// behind a flood are in the first batch that is published, not in the last.
 //
-// Order holds within a tenant, and so within a key: of each one's rows both parts are the first that are due.
+// Order holds within a tenant, and so within a key: of each one's rows both parts are the first
+// that are due.
 func (s *store) claimFair(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
 	ask := s.rows.Size.Limit(limit)
 	records, err := s.readShares(ctx, lanes, ask, limit)
@@ -90,7 +94,8 @@ func (s *store) claimFair(ctx context.Context, lanes []outbox.Lane, limit outbox
 		taken[r.ID] = true
 		bytes += len(r.Payload)
 	}
-	// A claim that is half full is as good as full to the relay: filling it up would mostly read again what is here.
+	// A claim that is half full is as good as full to the relay: filling it up would mostly read
+	// again what is here.
 	if 2*len(records) < ask && bytes < limit.Bytes {
 		more := limit
 		more.Records, more.Bytes = ask-len(records), limit.Bytes-bytes

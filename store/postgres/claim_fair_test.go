@@ -49,7 +49,8 @@ func claimed(
 	return records, of
 }
 
-// prefix fails unless the records of each key are the first that the table has of it, with none left out.
+// prefix fails unless the records of each key are the first that the table has of it, with none
+// left out.
 func prefix(t *testing.T, pool *pgxpool.Pool, records []*outbox.Record) {
 	t.Helper()
 	byKey := map[string][]int64{}
@@ -128,7 +129,8 @@ func must(t *testing.T) func([]*outbox.Record, error) []*outbox.Record {
 	}
 }
 
-// A tenant whose rows are all behind a key that waits costs a claim no more than the rows that it may look at.
+// A tenant whose rows are all behind a key that waits costs a claim no more than the rows that it
+// may look at.
 func TestFairClaimBoundsItsSearch(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)

@@ -7,8 +7,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// PostgreSQL's times go further than RFC 3339's. Such an event is delivered, without a time: none is better than a
-// wrong one.
+// PostgreSQL's times go further than RFC 3339's. Such an event is delivered, without a time: none
+// is better than a wrong one.
 func TestClaimOfTimesBeyondRFC3339(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)

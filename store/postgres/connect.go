@@ -17,29 +17,31 @@ import (
 	"github.com/outboxrelay/outbox/internal/version"
 )
 
-// ErrStatementMode is the error of every connection through a pooler in statement mode. There the outbox cannot work,
-// nor anything else that needs transactions.
+// ErrStatementMode is the error of every connection through a pooler in statement mode. There the
+// outbox cannot work, nor anything else that needs transactions.
 var ErrStatementMode = pooler.ErrStatementMode
 
-// errPoolerCame is the error of a connection that was made as one to PostgreSQL itself and is none any more. The next
-// one will be right.
+// errPoolerCame is the error of a connection that was made as one to PostgreSQL itself and is none
+// any more. The next one will be right.
 var errPoolerCame = errors.New("a pooler has come between this program and PostgreSQL, connecting again")
 
 // Config configures a DB. Zero means the default in parentheses.
 type Config struct {
-	// Conns is how many connections there are at most (20). A relay uses one a worker of each table, and for each table
-	// one for its leases and one for retention. One counts backlogs, one looks for work, and Listen has one. With fewer
-	// they take turns. What was not needed for half a minute is closed.
+	// Conns is how many connections there are at most (20). A relay uses one a worker of each
+	// table, and for each table one for its leases and one for retention. One counts backlogs, one
+	// looks for work, and Listen has one. With fewer they take turns. What was not needed for half
+	// a minute is closed.
 	Conns int
-	// Name is what the sessions call themselves to the server (outbox relay, and the version), unless the URL says it.
+	// Name is what the sessions call themselves to the server (outbox relay, and the version),
+	// unless the URL says it.
 	Name string
 }
 
-// Connect returns the database behind a URL for a relay, whose sessions have the settings of sql/session.sql. It does
-// not wait for the server; the first use does.
+// Connect returns the database behind a URL for a relay, whose sessions have the settings of
+// sql/session.sql. It does not wait for the server; the first use does.
 //
-// A URL that leads to a pooler works too, see Adapt. The settings then go with each transaction, and none stays with
-// a session that others may get. Errors never contain the URL.
+// A URL that leads to a pooler works too, see Adapt. The settings then go with each transaction,
+// and none stays with a session that others may get. Errors never contain the URL.
 func Connect(ctx context.Context, url string, cfg Config) (*DB, error) {
 	if cfg.Conns == 0 {
 		cfg.Conns = 20
@@ -54,7 +56,8 @@ func Connect(ctx context.Context, url string, cfg Config) (*DB, error) {
 	return NewDB(pool), nil
 }
 
-// An idle relay needs a few connections, of all that it has opened for a burst. Making one takes some milliseconds.
+// An idle relay needs a few connections, of all that it has opened for a burst. Making one takes
+// some milliseconds.
 const (
 	idleConns      = 30 * time.Second
 	pgxDefaultIdle = 30 * time.Minute
@@ -75,7 +78,8 @@ func connect(ctx context.Context, url string, of Config) (*pgxpool.Pool, error) 
 		cfg.MaxConnIdleTime = idleConns
 	}
 	cfg.ConnConfig.ConnectTimeout = 5 * time.Second
-	// Whatever the URL says: Claim reads the binary format, which the simple protocol does not have.
+	// Whatever the URL says: Claim reads the binary format, which the simple protocol does not
+	// have.
 	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
 	version.Introduce(cfg.ConnConfig.RuntimeParams, of.Name)
 	adapt(cfg, settings)
@@ -86,12 +90,13 @@ func connect(ctx context.Context, url string, of Config) (*pgxpool.Pool, error) 
 	return pool, nil
 }
 
-// Adapt makes the connections of a pool fit for what they lead to, PostgreSQL itself or a pooler in transaction mode,
-// which it finds out before the first one. Through a pooler they have no named prepared statements. All speak UTF-8,
-// whatever the role's or the database's client_encoding is, and read texts in SQL as the standard has them. Where
-// adopted tables have times without a zone, they are in the zone that `outbox migrate up` recorded. A password that
-// stands in a passfile (?passfile=, PGPASSFILE, ~/.pgpass) is read again for each connection, so it may change while
-// the program runs.
+// Adapt makes the connections of a pool fit for what they lead to, PostgreSQL itself or a pooler in
+// transaction mode, which it finds out before the first one. Through a pooler they have no named
+// prepared statements. All speak UTF-8, whatever the role's or the database's client_encoding is,
+// and read texts in SQL as the standard has them. Where adopted tables have times without a zone,
+// they are in the zone that `outbox migrate up` recorded. A password that stands in a passfile
+// (?passfile=, PGPASSFILE, ~/.pgpass) is read again for each connection, so it may change while the
+// program runs.
 //
 // It sets cfg.BeforeConnect and cfg.AfterConnect, and calls those that were there.
 func Adapt(cfg *pgxpool.Config) { adapt(cfg, "") }
@@ -153,8 +158,8 @@ func (r *route) prepare(ctx context.Context, cfg *pgx.ConnConfig) error {
 	return nil
 }
 
-// find tells whether there is a pooler and which zone is recorded, for which it makes a connection if that is not known
-// yet.
+// find tells whether there is a pooler and which zone is recorded, for which it makes a connection
+// if that is not known yet.
 func (r *route) find(ctx context.Context, cfg *pgx.ConnConfig) (pooled bool, zone string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -223,8 +228,8 @@ func (r *route) settle(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// withoutURL drops the text of a parse error, which quotes the connection string. (pgx masks a password it
-// recognises, but in a malformed URL it cannot know where it is.)
+// withoutURL drops the text of a parse error, which quotes the connection string. (pgx masks a
+// password it recognises, but in a malformed URL it cannot know where it is.)
 func withoutURL(err error) error {
 	var parse *pgconn.ParseConfigError
 	if errors.As(err, &parse) {

@@ -253,7 +253,8 @@ func TestOperatorRole(t *testing.T) {
 	}
 }
 
-// A consumer keeps letters of the events that it gives up, with the reasons of events and with no other.
+// A consumer keeps letters of the events that it gives up, with the reasons of events and with no
+// other.
 func TestRecordEvents(t *testing.T) {
 	t.Parallel()
 	pool := browsed(t)

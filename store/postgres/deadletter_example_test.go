@@ -30,8 +30,8 @@ func replayTooLarge(ctx context.Context, pool *pgxpool.Pool) (deadletter.Replaye
 	})
 }
 
-// A program that replays letters itself. A sink refuses an order, which becomes a dead letter; once the cause is gone
-// the order goes back into its table, where a relay finds it.
+// A program that replays letters itself. A sink refuses an order, which becomes a dead letter; once
+// the cause is gone the order goes back into its table, where a relay finds it.
 func ExampleOpenDeadLetters() {
 	t, pool, writer := exampleTest()
 	defer t.end()

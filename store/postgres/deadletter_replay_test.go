@@ -43,8 +43,8 @@ func whys(r deadletter.Replayed) string {
 	return strings.Join(all, "; ")
 }
 
-// A table of the user's own that lets dead rows go, with what makes putting them back hard: columns that may not be
-// given, several destinations, json.
+// A table of the user's own that lets dead rows go, with what makes putting them back hard: columns
+// that may not be given, several destinations, json.
 func TestReplayIntoAMappedTable(t *testing.T) {
 	t.Parallel()
 	pool := browsed(t)

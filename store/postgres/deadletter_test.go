@@ -60,8 +60,8 @@ func burying(t *testing.T, pool *pgxpool.Pool, layout outbox.Layout) undertaker 
 	return undertaker{t, s, owner, lanes}
 }
 
-// settle claims everything there is, settles it as dead at the destinations that fails names, or as delivered if it
-// names none, and returns it.
+// settle claims everything there is, settles it as dead at the destinations that fails names, or as
+// delivered if it names none, and returns it.
 func (u undertaker) settle(fails func(*outbox.Record) []string) []*outbox.Record {
 	u.Helper()
 	records, err := u.Claim(u.Context(), u.lanes, everything)
@@ -91,8 +91,8 @@ func dieAt(destinations ...string) func(*outbox.Record) []string {
 
 func arrive(*outbox.Record) []string { return nil }
 
-// Row-level security is forced on job_dlq: without a policy a role would see none, which must not read as "there are
-// none".
+// Row-level security is forced on job_dlq: without a policy a role would see none, which must not
+// read as "there are none".
 func TestDeadLettersUnderRowLevelSecurity(t *testing.T) {
 	t.Parallel()
 	pool := browsed(t)
@@ -141,8 +141,8 @@ func TestDeadLettersUnderRowLevelSecurity(t *testing.T) {
 	}
 }
 
-// Plans are those of a session that has no statistics worth the name, as right after an outage: what an index serves
-// must be served by it.
+// Plans are those of a session that has no statistics worth the name, as right after an outage:
+// what an index serves must be served by it.
 func TestDeadLetterPlans(t *testing.T) {
 	t.Parallel()
 	pool := browsed(t)

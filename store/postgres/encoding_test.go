@@ -16,8 +16,8 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// Through a connection of another encoding nothing is written, and the transaction goes on. SQL_ASCII converts
-// nothing, so it is as good as UTF-8.
+// Through a connection of another encoding nothing is written, and the transaction goes on.
+// SQL_ASCII converts nothing, so it is as good as UTF-8.
 func TestWritersRefuseAnotherEncoding(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t, "core", "events")

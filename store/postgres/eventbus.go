@@ -16,11 +16,13 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/sqltx"
 )
 
-// NewEventBus returns the repository of table event_outbox for transactions of pgx, and NewSQLEventBus for those of
-// database/sql and what is built on it. maxPayload is in bytes; 0 means outbox.DefaultMaxPayload.
+// NewEventBus returns the repository of table event_outbox for transactions of pgx, and
+// NewSQLEventBus for those of database/sql and what is built on it. maxPayload is in bytes; 0 means
+// outbox.DefaultMaxPayload.
 //
-// A bus sees what row-level security shows its transaction. A role that the policy of the relay does not cover must
-// call SetTenant first; without it nothing can be offered, and there seem to be no events.
+// A bus sees what row-level security shows its transaction. A role that the policy of the relay
+// does not cover must call SetTenant first; without it nothing can be offered, and there seem to be
+// no events.
 func NewEventBus(maxPayload int) eventbus.Bus[pgx.Tx] { return newBus[pgx.Tx](maxPayload) }
 
 // NewSQLEventBus is NewEventBus for transactions of database/sql.
@@ -79,8 +81,8 @@ func checkBusEncoding(ctx context.Context, tx *cold.Tx) error {
 	return nil
 }
 
-// SetTenant makes the rest of tx speak for the application appID. It ends with the transaction, so a pooled connection
-// carries nothing over. tx is a pgx.Tx or an outbox.SQLTx.
+// SetTenant makes the rest of tx speak for the application appID. It ends with the transaction, so
+// a pooled connection carries nothing over. tx is a pgx.Tx or an outbox.SQLTx.
 func SetTenant(ctx context.Context, tx any, appID uuid.UUID) error {
 	conn, err := anyTx(tx)
 	if err == nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// TestEventBusByTransaction goes once through all methods with each kind of transaction. (Another driver:
-// internal/test/integration.)
+// TestEventBusByTransaction goes once through all methods with each kind of transaction. (Another
+// driver: internal/test/integration.)
 func TestEventBusByTransaction(t *testing.T) {
 	t.Run("pgx", func(t *testing.T) {
 		b := newBus(t)

@@ -15,7 +15,8 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// asTenant returns the bus as a role sees it that no policy lets through to everything, on one connection.
+// asTenant returns the bus as a role sees it that no policy lets through to everything, on one
+// connection.
 func (b bus) asTenant(t *testing.T) bus {
 	t.Helper()
 	role := pgx.Identifier{"tenant " + uuid.NewString()}.Sanitize() // roles belong to the server, which the tests share
@@ -68,8 +69,8 @@ func TestEventBusSeparatesTenants(t *testing.T) {
 		ok(t, b.Offer(t.Context(), tx, b.event("a.second", "")))
 	})
 
-	// The pool's one connection is used again: nothing of the tenant is left on it, but the setting now reads ''
-	// instead of NULL.
+	// The pool's one connection is used again: nothing of the tenant is left on it, but the setting
+	// now reads '' instead of NULL.
 	refused := func(appID uuid.UUID, tenant uuid.UUID) {
 		t.Helper()
 		tx := b.begin(t)

@@ -85,7 +85,8 @@ func types(events []eventbus.Event) string {
 	return strings.Join(s, " ")
 }
 
-// Plan 05-01: offer inside a transaction, published_at not set, a duplicate event id refused by name.
+// Plan 05-01: offer inside a transaction, published_at not set, a duplicate event id refused by
+// name.
 func TestEventBusOffer(t *testing.T) {
 	b := newBus(t)
 	e := b.event("order.placed", "42")
@@ -370,8 +371,8 @@ func TestEventBusInEveryMode(t *testing.T) {
 	}
 }
 
-// Every statement is explained on the real database, so that an index that stops serving it fails the
-// build.
+// Every statement is explained on the real database, so that an index that stops serving it fails
+// the build.
 func TestEventBusPlansUseTheirIndexes(t *testing.T) {
 	b := newBus(t)
 	_, err := b.Exec(t.Context(), `

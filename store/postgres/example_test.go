@@ -38,7 +38,8 @@ func ExampleNewWriter() {
 	// Output: order.placed from shop: {"total": 42}, NEW
 }
 
-// The same with database/sql, and so with what is built on it: examples/orm has GORM, ent, sqlx, bun and sqlc.
+// The same with database/sql, and so with what is built on it: examples/orm has GORM, ent, sqlx,
+// bun and sqlc.
 func ExampleNewSQLWriter() {
 	ctx := context.Background()
 	pool := openPool(ctx)
@@ -60,7 +61,8 @@ func ExampleNewSQLWriter() {
 	// Output: order.placed from shop: {"total": 7}, NEW
 }
 
-// InTx begins, runs the function, and sends the events together with COMMIT: the cheapest way to write.
+// InTx begins, runs the function, and sends the events together with COMMIT: the cheapest way to
+// write.
 func ExampleWriter_InTx() {
 	ctx := context.Background()
 	pool := openPool(ctx)
@@ -78,7 +80,8 @@ func ExampleWriter_InTx() {
 	// Output: order.placed from shop: {"total": 1}, NEW
 }
 
-// An event that the database would refuse is refused before it is sent, and the transaction goes on without it.
+// An event that the database would refuse is refused before it is sent, and the transaction goes on
+// without it.
 func ExampleWriter_invalidEvent() {
 	ctx := context.Background()
 	writer, err := postgres.NewWriter(outbox.WriterConfig{Source: "shop"})
@@ -96,8 +99,8 @@ func ExampleWriter_invalidEvent() {
 	// <nil>
 }
 
-// exampleServer is a private PostgreSQL server with the schema and a table of orders. It stops when the test binary
-// ends.
+// exampleServer is a private PostgreSQL server with the schema and a table of orders. It stops when
+// the test binary ends.
 var exampleServer = sync.OnceValue(func() string {
 	ctx := context.Background()
 	server, err := testenv.StartPostgres(ctx, testenv.PostgresConfig{})

@@ -8,9 +8,9 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
 )
 
-// identify returns the name under which a table's lanes are leased, and that of the table whose events it has (of a
-// part of outbox_deliveries it is another). It returns the hash that tells those from the events of all other tables
-// and databases.
+// identify returns the name under which a table's lanes are leased, and that of the table whose
+// events it has (of a part of outbox_deliveries it is another). It returns the hash that tells
+// those from the events of all other tables and databases.
 func identify(
 	ctx context.Context, db pgtable.Querier, layout outbox.Layout,
 ) (name, of string, origin uint64, err error) {

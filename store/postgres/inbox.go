@@ -18,11 +18,12 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/seen"
 )
 
-// NewInbox returns an inbox for transactions of pgx, and NewSQLInbox one for those of database/sql and what is built on
-// it. The tables are of migration core/006; the role needs the rights of outbox_consumer.
+// NewInbox returns an inbox for transactions of pgx, and NewSQLInbox one for those of database/sql
+// and what is built on it. The tables are of migration core/006; the role needs the rights of
+// outbox_consumer.
 //
-// In a transaction that is not read committed, a copy that was handled since it began is an error that a retry cures
-// (40001), as with any other row.
+// In a transaction that is not read committed, a copy that was handled since it began is an error
+// that a retry cures (40001), as with any other row.
 func NewInbox(cfg inbox.Config) (*inbox.Inbox[pgx.Tx], error) { return newInbox[pgx.Tx](cfg) }
 
 // NewSQLInbox is NewInbox for transactions of database/sql.
@@ -38,8 +39,8 @@ func newInbox[Tx any](cfg inbox.Config) (*inbox.Inbox[Tx], error) {
 // inboxStore is an inbox.Store.
 type inboxStore[Tx any] struct{ seen.Store[Tx] }
 
-// Remember implements inbox.Store, by a function of the database: a lock and what is looked up after it in one round
-// trip, in any language.
+// Remember implements inbox.Store, by a function of the database: a lock and what is looked up
+// after it in one round trip, in any language.
 func (s inboxStore[Tx]) Remember(ctx context.Context, tx Tx, deliveries []inbox.Delivery) ([]inbox.Known, error) {
 	on, err := s.Conn(tx)
 	if err != nil {
@@ -56,7 +57,8 @@ func (s inboxStore[Tx]) Remember(ctx context.Context, tx Tx, deliveries []inbox.
 	return knownOf(rows)
 }
 
-// remembering is the statement that remembers deliveries. Its arguments are texts, which all drivers take alike.
+// remembering is the statement that remembers deliveries. Its arguments are texts, which all
+// drivers take alike.
 func remembering(deliveries []inbox.Delivery) (statement string, args []any, err error) {
 	var ids, payloads, windows []string
 	for _, d := range deliveries {
@@ -79,8 +81,8 @@ func remembering(deliveries []inbox.Delivery) (statement string, args []any, err
 	return statement, []any{arrayOf(ids, same), arrayOf(payloads, same), arrayOf(windows, same)}, err
 }
 
-// The statements that remember a delivery, and several. Each is filled in once: that was a fifteenth of what the
-// process of a group does for an event.
+// The statements that remember a delivery, and several. Each is filled in once: that was a
+// fifteenth of what the process of a group does for an event.
 var rememberOne, rememberAll = filled("inbox_once"), filled("inbox_remember")
 
 func filled(name string) func() (string, error) {

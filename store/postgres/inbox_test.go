@@ -31,8 +31,9 @@ func TestInboxSuite(t *testing.T) {
 	})
 }
 
-// With the rights of outbox_consumer and no others: remembering, another's open transaction that holds a sweep up, and
-// a transaction with one snapshot, which must not miss what was handled since it began.
+// With the rights of outbox_consumer and no others: remembering, another's open transaction that
+// holds a sweep up, and a transaction with one snapshot, which must not miss what was handled since
+// it began.
 func TestInboxOfAConsumer(t *testing.T) {
 	t.Parallel()
 	admin := browsed(t)

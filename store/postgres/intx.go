@@ -14,15 +14,16 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/eventrow"
 )
 
-// InTx runs fn in a transaction, writes the events that it returns, commits, and wakes the relay. If fn fails or an
-// event is invalid everything is rolled back. Each wake is told the table. It is the Wake of a Notifier (relays in
-// other processes) or of an relay.Relay (in this one), and must not block.
+// InTx runs fn in a transaction, writes the events that it returns, commits, and wakes the relay.
+// If fn fails or an event is invalid everything is rolled back. Each wake is told the table. It is
+// the Wake of a Notifier (relays in other processes) or of an relay.Relay (in this one), and must
+// not block.
 //
-// The INSERT travels with the COMMIT in one round trip, where Write has one of its own (docs/benchmarks.md). That is
-// why fn returns its events instead of writing them.
+// The INSERT travels with the COMMIT in one round trip, where Write has one of its own
+// (docs/benchmarks.md). That is why fn returns its events instead of writing them.
 //
-// An error from the connection during COMMIT leaves the outcome unknown, as with any commit. A producer that repeats it
-// must choose the event ids itself; then the second write is a no-op.
+// An error from the connection during COMMIT leaves the outcome unknown, as with any commit. A
+// producer that repeats it must choose the event ids itself; then the second write is a no-op.
 func (w *Writer) InTx(
 	ctx context.Context, pool *pgxpool.Pool, fn func(tx pgx.Tx) ([]outbox.Event, error), wake ...func(table string),
 ) error {
@@ -36,8 +37,8 @@ func (w *Writer) InTx(
 		return fmt.Errorf("begin: %w", err)
 	}
 	defer func() {
-		// Nothing is open after a COMMIT, failed or not. A connection on which ROLLBACK fails as well is broken:
-		// Release discards it.
+		// Nothing is open after a COMMIT, failed or not. A connection on which ROLLBACK fails as
+		// well is broken: Release discards it.
 		if conn.Conn().PgConn().TxStatus() != 'I' {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 			defer cancel()
@@ -59,8 +60,8 @@ func (w *Writer) InTx(
 	return nil
 }
 
-// rollbackTimeout bounds the wait for a server that does not answer. Past it the connection is closed, and the server
-// rolls back itself.
+// rollbackTimeout bounds the wait for a server that does not answer. Past it the connection is
+// closed, and the server rolls back itself.
 const rollbackTimeout = 5 * time.Second
 
 func (w *Writer) writeAndCommit(ctx context.Context, conn *pgx.Conn, tx pgx.Tx, events []outbox.Event) error {

@@ -36,7 +36,8 @@ func newShop(t *testing.T, change ...func(*pgxpool.Config)) shop {
 	return s
 }
 
-// place returns what InTx runs: it writes an order and returns the event about it, with the same id.
+// place returns what InTx runs: it writes an order and returns the event about it, with the same
+// id.
 func place(ctx context.Context, id uuid.UUID) func(pgx.Tx) ([]outbox.Event, error) {
 	return func(tx pgx.Tx) ([]outbox.Event, error) {
 		_, err := tx.Exec(ctx, "INSERT INTO orders (id) VALUES ($1) ON CONFLICT DO NOTHING", id)
@@ -80,7 +81,8 @@ func (w *wakes) Wake(string) {
 
 var errBusiness = errors.New("out of stock")
 
-// What fn may do wrong, and what InTx must answer. The pool has one connection, which has to come back clean each time.
+// What fn may do wrong, and what InTx must answer. The pool has one connection, which has to come
+// back clean each time.
 func TestInTxOutcomes(t *testing.T) {
 	s := newShop(t, func(c *pgxpool.Config) { c.MaxConns = 1 })
 	ignore, refuse := writer(t, outbox.WriterConfig{}), writer(t, outbox.WriterConfig{RefuseDuplicates: true})
@@ -376,8 +378,8 @@ func TestInTxRoundTrips(t *testing.T) {
 	}
 }
 
-// The unknown outcome of a commit: the connection dies under it. InTx says so, and repeating with the same ids is safe
-// in both cases.
+// The unknown outcome of a commit: the connection dies under it. InTx says so, and repeating with
+// the same ids is safe in both cases.
 func TestInTxConnectionCutDuringCommit(t *testing.T) {
 	var w wire
 	s := newShop(t, w.dial)

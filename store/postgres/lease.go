@@ -13,14 +13,14 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
 )
 
-// Lease implements outbox.Store. The commit is synchronous, unlike the relay's others: after a crash of the server
-// two relays must not both believe that they hold a lane. When nothing is due nothing is written, and there is nothing
-// to wait for.
+// Lease implements outbox.Store. The commit is synchronous, unlike the relay's others: after a
+// crash of the server two relays must not both believe that they hold a lane. When nothing is due
+// nothing is written, and there is nothing to wait for.
 func (s *store) Lease(ctx context.Context, request outbox.LeaseRequest) (outbox.Leased, error) {
 	leased, rows, err := s.lease(ctx, request)
 	if err == nil && rows < outbox.LaneCount {
-		// Lanes whose rows are gone (restored tables, TRUNCATE) nobody could serve, and every relay would look as if it
-		// stood by.
+		// Lanes whose rows are gone (restored tables, TRUNCATE) nobody could serve, and every relay
+		// would look as if it stood by.
 		if _, err = s.pool.Exec(ctx, s.sql.leaseRows, s.name, outbox.LaneCount); err == nil {
 			leased, _, err = s.lease(ctx, request)
 		}
@@ -55,16 +55,18 @@ func (s *store) lease(ctx context.Context, r outbox.LeaseRequest) (leased outbox
 	return leased, rows, err
 }
 
-// begun returns a transaction that commit sends to its end in one go. With a round trip before COMMIT, a relay that is
-// stopped in it (SIGSTOP, a frozen machine, a network that is cut) would keep the lanes' rows locked. The others could
-// not take them over until the server ended the session, after a minute.
+// begun returns a transaction that commit sends to its end in one go. With a round trip before
+// COMMIT, a relay that is stopped in it (SIGSTOP, a frozen machine, a network that is cut) would
+// keep the lanes' rows locked. The others could not take them over until the server ended the
+// session, after a minute.
 func begun() *pgx.Batch {
 	batch := new(pgx.Batch)
 	batch.Queue("BEGIN")
 	return batch
 }
 
-// commit sends the batch with its COMMIT. After an error the pool closes the connection, and the server rolls back.
+// commit sends the batch with its COMMIT. After an error the pool closes the connection, and the
+// server rolls back.
 func (s *store) commit(ctx context.Context, batch *pgx.Batch) error {
 	batch.Queue("COMMIT")
 	return s.pool.SendBatch(ctx, batch).Close()
@@ -111,8 +113,9 @@ func (s *store) Release(ctx context.Context, owner uuid.UUID, lanes []outbox.Lan
 	return nil
 }
 
-// A relay that leaves asks so often for lanes whose rows are locked. Mostly its own last statement has them, which it
-// broke off, and the server has not noticed yet. What somebody else holds locked lapses.
+// A relay that leaves asks so often for lanes whose rows are locked. Mostly its own last statement
+// has them, which it broke off, and the server has not noticed yet. What somebody else holds locked
+// lapses.
 const (
 	leaveTries = 20
 	leavePause = 50 * time.Millisecond

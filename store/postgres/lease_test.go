@@ -80,8 +80,9 @@ func TestLeaseSharesAreFair(t *testing.T) {
 	}
 }
 
-// A relay that is well asks twice a second. Nothing is written for it until a third of its time is gone, and then one
-// row. Its lanes are its own for as long as that row says; once it is leaving, for as long as theirs say.
+// A relay that is well asks twice a second. Nothing is written for it until a third of its time is
+// gone, and then one row. Its lanes are its own for as long as that row says; once it is leaving,
+// for as long as theirs say.
 func TestLeaseWritesOnlyWhatIsDue(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
@@ -118,7 +119,8 @@ func TestLeaseWritesOnlyWhatIsDue(t *testing.T) {
 	}
 }
 
-// Relays that start at the same moment share the lanes without a deadlock and without holding one twice.
+// Relays that start at the same moment share the lanes without a deadlock and without holding one
+// twice.
 func TestLeaseConcurrent(t *testing.T) {
 	t.Parallel()
 	s, first, _ := serving(t, migrated(t), outbox.OutboxEvents())
@@ -167,7 +169,8 @@ func inMode(l outbox.Layout, mode outbox.SettleMode) outbox.Layout {
 	return l
 }
 
-// Every statement of the relay is served by the index its header names, on a table where most rows are delivered.
+// Every statement of the relay is served by the index its header names, on a table where most rows
+// are delivered.
 func TestPlansUseTheirIndexes(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
@@ -291,8 +294,8 @@ func explain(t *testing.T, s *store, sql string, args []any) string {
 	return plan.String()
 }
 
-// Lanes whose rows were deleted under running relays come back: otherwise every relay would stand by for ever, and look
-// healthy.
+// Lanes whose rows were deleted under running relays come back: otherwise every relay would stand
+// by for ever, and look healthy.
 func TestLeaseMakesLostLanesAgain(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)

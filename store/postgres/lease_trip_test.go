@@ -34,8 +34,8 @@ func (c *trips) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// A lease's transaction is sent with its COMMIT: a relay that is stopped between two round trips would keep the lanes'
-// rows locked, and no other could take them over.
+// A lease's transaction is sent with its COMMIT: a relay that is stopped between two round trips
+// would keep the lanes' rows locked, and no other could take them over.
 func TestLeaseIsOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	cfg := migrated(t).Config()

@@ -37,9 +37,10 @@ func crash(t *testing.T, server *testenv.Postgres, pool *pgxpool.Pool) {
 	pool.Reset()
 }
 
-// A server that crashes forgets the last commits that did not wait for the disk: those of a relay, and those of a
-// producer that does not wait either. It gives the positions and transactions of the latter out again. A relay that
-// goes on may not take the new rows for the old ones, nor count on what it has settled.
+// A server that crashes forgets the last commits that did not wait for the disk: those of a relay,
+// and those of a producer that does not wait either. It gives the positions and transactions of the
+// latter out again. A relay that goes on may not take the new rows for the old ones, nor count on
+// what it has settled.
 func TestLogForgetsWhatTheServerForgot(t *testing.T) {
 	t.Parallel()
 	server := forgetful(t)
@@ -167,8 +168,8 @@ func (o *ower) owed() int {
 	return one[int](o.t, o.pool, "SELECT (SELECT count(*) FROM outbox_deliveries) + (SELECT count(*) FROM job_dlq)")
 }
 
-// What follows an owed delivery in its key is owed behind it, and what follows a dead event goes out: a server may not
-// forget the former and know the latter.
+// What follows an owed delivery in its key is owed behind it, and what follows a dead event goes
+// out: a server may not forget the former and know the latter.
 func TestACrashForgetsNothingThatIsOwedOrDead(t *testing.T) {
 	t.Parallel()
 	dead := func(rec *outbox.Record) outbox.Outcome {
@@ -193,8 +194,8 @@ func TestACrashForgetsNothingThatIsOwedOrDead(t *testing.T) {
 	}
 }
 
-// A settle that a server did not answer is made again. A standby that is promoted may lack those before it, and then
-// owes nothing of it: all of it is claimed again, in order.
+// A settle that a server did not answer is made again. A standby that is promoted may lack those
+// before it, and then owes nothing of it: all of it is claimed again, in order.
 func TestALogOwesNothingOfAForgottenEra(t *testing.T) {
 	t.Parallel()
 	o := newOwer(t, outbox.OutboxLog())

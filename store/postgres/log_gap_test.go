@@ -9,8 +9,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// While the database refuses to keep what a sink owes, its lane waits, the others go on, and nothing is published
-// again.
+// While the database refuses to keep what a sink owes, its lane waits, the others go on, and
+// nothing is published again.
 func TestLogKeepsWhatTheDatabaseRefuses(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/outboxrelay/outbox/relay"
 )
 
-// lifeline is the way of a relay to its database, which can be cut for good: for the database and the sink the relay
-// is then as dead as after SIGKILL.
+// lifeline is the way of a relay to its database, which can be cut for good: for the database and
+// the sink the relay is then as dead as after SIGKILL.
 type lifeline struct {
 	mu    sync.Mutex
 	conns []net.Conn
@@ -57,7 +57,8 @@ func (w *lifeline) kill() {
 	}
 }
 
-// Transactions of all lengths commit and roll back, at random; relays come, go and die. The sink refuses copies.
+// Transactions of all lengths commit and roll back, at random; relays come, go and die. The sink
+// refuses copies.
 func TestLogKeepsItsPromise(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)

@@ -204,7 +204,8 @@ func TestLogDelivers(t *testing.T) {
 	l.unchanged(0)
 }
 
-// settles counts what a relay has settled, how often, and what it has claimed though it had published it.
+// settles counts what a relay has settled, how often, and what it has claimed though it had
+// published it.
 type settles struct {
 	outbox.Observer            // of what else a relay does: nothing calls it
 	times, delivered, recalled atomic.Int64
@@ -218,7 +219,8 @@ func (c *settles) ObserveBatch(b outbox.BatchReport) {
 	}
 }
 
-// Each event is written while the one before it is published, so that they are gathered before a settle.
+// Each event is written while the one before it is published, so that they are gathered before a
+// settle.
 func TestLogSettlesTogetherWhatComesOneByOne(t *testing.T) {
 	t.Parallel()
 	const events = 40
@@ -249,7 +251,8 @@ func TestLogSettlesTogetherWhatComesOneByOne(t *testing.T) {
 	l.unchanged(0)
 }
 
-// A row's position is drawn before its transaction commits, so a lower one may come to be seen after a higher one.
+// A row's position is drawn before its transaction commits, so a lower one may come to be seen
+// after a higher one.
 func TestLogDeliversWhatCommitsLate(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -280,8 +283,8 @@ func TestLogDeliversWhatCommitsLate(t *testing.T) {
 	l.unchanged(0)
 }
 
-// More late rows than a claim takes, from several transactions that commit one after the other while the first ones
-// are gone through.
+// More late rows than a claim takes, from several transactions that commit one after the other
+// while the first ones are gone through.
 func TestLogDeliversManyThatCommitLate(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -412,7 +415,8 @@ func TestLogCopiesNothingWhileItsSinkIsDown(t *testing.T) {
 
 func sorted(s []string) []string { slices.Sort(s); return s }
 
-// What a sink refuses goes by outbox_deliveries, with its retries, its dead letter, and what is behind it in its key.
+// What a sink refuses goes by outbox_deliveries, with its retries, its dead letter, and what is
+// behind it in its key.
 func TestLogRetriesAndBuries(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -484,7 +488,8 @@ func TestLogBuriesWhatItCannotRoute(t *testing.T) {
 	l.unchanged(0)
 }
 
-// A part is emptied once it is old and all of it is settled; never while a lane or an open transaction is behind.
+// A part is emptied once it is old and all of it is settled; never while a lane or an open
+// transaction is behind.
 func TestLogTruncatesWhatIsSettled(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)

@@ -14,8 +14,9 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres/internal/logtable"
 )
 
-// open returns what every table has, after checking that the table fits the layout, and that the caller may see its
-// rows. A table that is missing or older than the layout needs is an *outbox.SchemaError.
+// open returns what every table has, after checking that the table fits the layout, and that the
+// caller may see its rows. A table that is missing or older than the layout needs is an
+// *outbox.SchemaError.
 func open(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) (*store, error) {
 	if err := layout.Validate(); err != nil {
 		return nil, err
@@ -61,7 +62,8 @@ func openLog(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) (*lo
 	return logtable.Open(ctx, logtable.Table{DeliveryStore: s, Pool: s.pool, Layout: layout, Whole: s.whole})
 }
 
-// OpenTable implements outbox.Database. It checks that the table fits the layout, and that this role sees its rows.
+// OpenTable implements outbox.Database. It checks that the table fits the layout, and that this
+// role sees its rows.
 func (d served) OpenTable(ctx context.Context, layout outbox.Layout) (s outbox.Store, err error) {
 	if layout.KeepsState() {
 		s, err = openTable(ctx, d.pool, layout)
@@ -74,8 +76,8 @@ func (d served) OpenTable(ctx context.Context, layout outbox.Layout) (s outbox.S
 	return s, nil
 }
 
-// BeginReader notes where a reader of a log begins, unless it has a place already: at what was written at a time or
-// later, or from now on if that is zero. The reader of a layout is its Reader.
+// BeginReader notes where a reader of a log begins, unless it has a place already: at what was
+// written at a time or later, or from now on if that is zero. The reader of a layout is its Reader.
 func (d *DB) BeginReader(ctx context.Context, layout outbox.Layout, at time.Time) error {
 	s, err := open(ctx, d.pool, layout)
 	if err == nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// moody is a sink that refuses a third of all deliveries for good, until it is told to be kind, and remembers what it
-// took.
+// moody is a sink that refuses a third of all deliveries for good, until it is told to be kind, and
+// remembers what it took.
 type moody struct {
 	kind  atomic.Bool
 	mu    sync.Mutex
@@ -47,9 +47,9 @@ func (m *moody) Publish(_ context.Context, batch []outbox.Delivery) []outbox.Res
 	return results
 }
 
-// An operator replays everything, one the letters of one destination, a third discards some, two relays of which one
-// comes and goes deliver, retention removes what has just been delivered, and producers write: nothing is lost and
-// nobody gets an error, not even that of a deadlock.
+// An operator replays everything, one the letters of one destination, a third discards some, two
+// relays of which one comes and goes deliver, retention removes what has just been delivered, and
+// producers write: nothing is lost and nobody gets an error, not even that of a deadlock.
 func TestEverybodyAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]string{

@@ -144,7 +144,8 @@ func TestRequireWrittenFindsTheSameEvent(t *testing.T) {
 	}
 }
 
-// The events of a log are found as those of outbox_events are, and by a role that cannot read it, those alone.
+// The events of a log are found as those of outbox_events are, and by a role that cannot read it,
+// those alone.
 func TestRequireWrittenOfALog(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -249,8 +250,8 @@ func placeOrder(ctx context.Context, tx pgx.Tx, w *postgres.Writer, id string) e
 	return w.Write(ctx, tx, placed)
 }
 
-// In a test of a service, t is the test's own. This test begins a transaction, has the service's code write in it,
-// looks at what it has written, and rolls back.
+// In a test of a service, t is the test's own. This test begins a transaction, has the service's
+// code write in it, looks at what it has written, and rolls back.
 func Example_requireWritten() {
 	t, pool, writer := exampleTest()
 	defer t.end()

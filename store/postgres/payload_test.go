@@ -13,8 +13,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// jsonbState stores a payload as the writer does and reads it as the relay does. It returns the SQLSTATE of the
-// refusal, or "".
+// jsonbState stores a payload as the writer does and reads it as the relay does. It returns the
+// SQLSTATE of the refusal, or "".
 func jsonbState(t testing.TB, conn *pgx.Conn, payload string) string {
 	t.Helper()
 	_, err := conn.Exec(t.Context(), "INSERT INTO payloads VALUES (($1::text)::jsonb)", payload)
@@ -44,8 +44,9 @@ func payloadTable(t testing.TB) *pgx.Conn {
 	return conn
 }
 
-// A payload that the database refuses aborts the business transaction, so Validate has to refuse it first; and what it
-// refuses without need is lost to the user. Both lines are drawn here beside each other, at each limit.
+// A payload that the database refuses aborts the business transaction, so Validate has to refuse it
+// first; and what it refuses without need is lost to the user. Both lines are drawn here beside
+// each other, at each limit.
 func TestPayloadLimitsAreTheServers(t *testing.T) {
 	conn := payloadTable(t)
 	nines := func(n int) string { return strings.Repeat("9", n) }
@@ -90,8 +91,9 @@ func TestPayloadLimitsAreTheServers(t *testing.T) {
 		// Validate is stricter here on purpose, see maxDepth: the server still takes 1,001.
 		{"20,000 arrays", nested("[", "]", 20000), "54001"},
 		{"20,000 objects", nested(`{"a":`, "}", 20000), "54001"},
-		// And for numbers that jsonb spells out, see maxExpansion: 8,200 of them cannot be read back (54000), but a
-		// test that makes the server build a gigabyte of digits first is no good neighbour.
+		// And for numbers that jsonb spells out, see maxExpansion: 8,200 of them cannot be read
+		// back (54000), but a test that makes the server build a gigabyte of digits first is no
+		// good neighbour.
 		{"900 KB of digits in 60 bytes", "[" + strings.Repeat("1e131071,", 6) + "1e131071]", ""},
 	} {
 		state := jsonbState(t, conn, c.payload)

@@ -11,8 +11,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
 )
 
-// loose makes a table as somebody might have it: everything that may be NULL may be NULL, and nothing has an index but
-// the key.
+// loose makes a table as somebody might have it: everything that may be NULL may be NULL, and
+// nothing has an index but the key.
 func loose(t *testing.T, pool *pgxpool.Pool) outbox.Layout {
 	t.Helper()
 	exec(t, pool, `CREATE TABLE loose (n bigserial PRIMARY KEY, id uuid NOT NULL DEFAULT gen_random_uuid(), kind text, body json, customer text, region text, gen smallint, version int,
@@ -24,7 +24,8 @@ func loose(t *testing.T, pool *pgxpool.Pool) outbox.Layout {
 		DeliveredTo: "served", ErrorHistory: "past"}
 }
 
-// A row of NULLs, wherever a mapped table allows them, is claimed, and can be settled in each of the three ways.
+// A row of NULLs, wherever a mapped table allows them, is claimed, and can be settled in each of
+// the three ways.
 func TestNullsEverywhere(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
@@ -49,9 +50,9 @@ func TestNullsEverywhere(t *testing.T) {
 	}
 }
 
-// jsonb takes a number of 131,072 digits as eight bytes. As text, 10,000 of them are longer than PostgreSQL's limit of
-// a gigabyte, and the query that asks for the row fails, every time. The row becomes a dead letter, the others are
-// delivered.
+// jsonb takes a number of 131,072 digits as eight bytes. As text, 10,000 of them are longer than
+// PostgreSQL's limit of a gigabyte, and the query that asks for the row fails, every time. The row
+// becomes a dead letter, the others are delivered.
 func TestUnreadableRowIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
@@ -87,7 +88,8 @@ func TestUnreadableRowIsADeadLetter(t *testing.T) {
 	}
 }
 
-// A mapped table may keep times as text and versions as bigint: a value that is none is one row's trouble too.
+// A mapped table may keep times as text and versions as bigint: a value that is none is one row's
+// trouble too.
 func TestValueOfTheWrongTypeIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
@@ -115,9 +117,9 @@ func TestValueOfTheWrongTypeIsADeadLetter(t *testing.T) {
 	deliver(t, s, owner, lanes, 1)
 }
 
-// Where no index gives the order, the rows are sorted, and the one that cannot be read ends the query before the first
-// is out. It is not taken for the first. Its time is what the server cannot read here: that fails as a gigabyte does,
-// at once.
+// Where no index gives the order, the rows are sorted, and the one that cannot be read ends the
+// query before the first is out. It is not taken for the first. Its time is what the server cannot
+// read here: that fails as a gigabyte does, at once.
 func TestUnreadableRowBehindOthersWithoutAnIndex(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
@@ -135,8 +137,8 @@ func TestUnreadableRowBehindOthersWithoutAnIndex(t *testing.T) {
 	}
 }
 
-// A dead letter that job_dlq does not take (json allows what jsonb does not), and an error text that a mapped column
-// does not, hold back their own key and nothing else.
+// A dead letter that job_dlq does not take (json allows what jsonb does not), and an error text
+// that a mapped column does not, hold back their own key and nothing else.
 func TestSettleIsolatesWhatTheServerRefuses(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
@@ -169,7 +171,8 @@ func TestSettleIsolatesWhatTheServerRefuses(t *testing.T) {
 	}
 }
 
-// Columns that cannot play their part are found when the table is opened, not after its first events were published.
+// Columns that cannot play their part are found when the table is opened, not after its first
+// events were published.
 func TestOpenRefusesTypesThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
@@ -186,7 +189,8 @@ func TestOpenRefusesTypesThatDoNotFit(t *testing.T) {
 	}
 }
 
-// Without an index for it, the claim must not look for the blocked keys once a row: that took 6.6 s here.
+// Without an index for it, the claim must not look for the blocked keys once a row: that took 6.6 s
+// here.
 func TestClaimOfTableWithoutIndexesIsNotQuadratic(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
@@ -216,9 +220,9 @@ func TestClaimOfTableWithoutIndexesIsNotQuadratic(t *testing.T) {
 	}
 }
 
-// 10,000 keys whose head waits for a retry cost the claim of the others the walk over their index entries (1.7 ms on
-// two cores) and nothing a key: no more pages than there are of the index and the heap, and no probe of the waiting
-// ones.
+// 10,000 keys whose head waits for a retry cost the claim of the others the walk over their index
+// entries (1.7 ms on two cores) and nothing a key: no more pages than there are of the index and
+// the heap, and no probe of the waiting ones.
 func TestTenThousandWaitingKeysCostOneWalk(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)

@@ -28,8 +28,8 @@ func (taker) Publish(_ context.Context, batch []outbox.Delivery) []outbox.Result
 	return make([]outbox.Result, len(batch))
 }
 
-// What a relay does through a pooler in transaction mode leaves nothing in the sessions that an application gets from
-// it: while it works, and after.
+// What a relay does through a pooler in transaction mode leaves nothing in the sessions that an
+// application gets from it: while it works, and after.
 func TestRelayLeavesPooledSessionsAlone(t *testing.T) {
 	t.Parallel()
 	const sessions = 10
@@ -80,7 +80,8 @@ func TestRelayLeavesPooledSessionsAlone(t *testing.T) {
 	}
 }
 
-// The settings of a relay's statements are the same, pooled or not, and a lease's commit is synchronous.
+// The settings of a relay's statements are the same, pooled or not, and a lease's commit is
+// synchronous.
 func TestSettingsGoWithTheTransaction(t *testing.T) {
 	t.Parallel()
 	_, through := testenv.Pooled(t, nil)
@@ -156,7 +157,8 @@ func TestStatementModeIsRefused(t *testing.T) {
 	}
 }
 
-// Behind a pooler Listen says so once, asks nothing of a session, and goes on when the pooler is gone.
+// Behind a pooler Listen says so once, asks nothing of a session, and goes on when the pooler is
+// gone.
 func TestListenBehindAPooler(t *testing.T) {
 	t.Parallel()
 	_, through := testenv.Pooled(t, nil)
@@ -193,8 +195,8 @@ func TestListenBehindAPooler(t *testing.T) {
 	eventually(t, "listening", func() bool { return listening(t, observer) })
 }
 
-// A connection that was to be one to PostgreSQL and is one to a pooler is given up, and from then on the settings go
-// with the transactions.
+// A connection that was to be one to PostgreSQL and is one to a pooler is given up, and from then
+// on the settings go with the transactions.
 func TestPoolerThatComesLater(t *testing.T) {
 	t.Parallel()
 	_, through := testenv.Pooled(t, nil)

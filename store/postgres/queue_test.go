@@ -9,7 +9,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// The batch is one transaction: its events exist exactly if all its statements succeeded, wherever in it they stand.
+// The batch is one transaction: its events exist exactly if all its statements succeeded, wherever
+// in it they stand.
 func TestQueueIsAtomicWithItsBatch(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)

@@ -14,9 +14,9 @@ const (
 	noRight        = "42501"
 )
 
-// whole returns an *outbox.RefusedError that says what to do if the server takes an error's statement for no row of the
-// table. For class 42 what is checked at the start is checked again: it finds a right that was taken away, and nothing
-// where a trigger or a policy refuses some row.
+// whole returns an *outbox.RefusedError that says what to do if the server takes an error's
+// statement for no row of the table. For class 42 what is checked at the start is checked again: it
+// finds a right that was taken away, and nothing where a trigger or a policy refuses some row.
 func (s *store) whole(ctx context.Context, err error) error {
 	switch {
 	case pgtable.Code(err) == pgtable.ReadOnly:

@@ -16,11 +16,12 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
-// sweepPages is how many pages of a table one search of a sweep reads: 2 MB. Larger ones make it faster by little and
-// the pauses between them longer.
+// sweepPages is how many pages of a table one search of a sweep reads: 2 MB. Larger ones make it
+// faster by little and the pauses between them longer.
 const sweepPages = 256
 
-// aging is a retention.Dialect. Each of its statements is a transaction of its own, with the settings of session.sql.
+// aging is a retention.Dialect. Each of its statements is a transaction of its own, with the
+// settings of session.sql.
 type aging struct {
 	pgcold.DB
 	sessions pooler.Sessions
@@ -28,9 +29,9 @@ type aging struct {
 
 var _ retention.Dialect = aging{}
 
-// OpenRetention returns the retention of an outbox table, or of retention.Letters, after checking that this role may
-// remove its rows and sees them all. Errors are an *outbox.SchemaError, retention.ErrNoAge, outbox.ErrRowsHidden or
-// outbox.ErrNotAllowed if waiting does not cure them.
+// OpenRetention returns the retention of an outbox table, or of retention.Letters, after checking
+// that this role may remove its rows and sees them all. Errors are an *outbox.SchemaError,
+// retention.ErrNoAge, outbox.ErrRowsHidden or outbox.ErrNotAllowed if waiting does not cure them.
 func (d *DB) OpenRetention(ctx context.Context, layout outbox.Layout) (*retention.Table, error) {
 	return openRetention(ctx, d.pool, layout)
 }
@@ -82,8 +83,8 @@ func (a aging) Compiles(ctx context.Context, statement string) error {
 // Removes implements retention.Dialect.
 func (aging) Removes() []string { return []string{"retention_sweep", "retention_remove"} }
 
-// sweepPlace is where a search of a sweep begins. The number of pages is fixed at the beginning: what is written later
-// is not old.
+// sweepPlace is where a search of a sweep begins. The number of pages is fixed at the beginning:
+// what is written later is not old.
 type sweepPlace struct {
 	page, offset, part, pages int64
 }

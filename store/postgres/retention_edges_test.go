@@ -125,8 +125,8 @@ func (takeAll) Publish(_ context.Context, batch []outbox.Delivery) []outbox.Resu
 	return make([]outbox.Result, len(batch))
 }
 
-// A relay that drains the table at the same time loses nothing to retention, and retention nothing to it. Here rows are
-// old a moment after delivery.
+// A relay that drains the table at the same time loses nothing to retention, and retention nothing
+// to it. Here rows are old a moment after delivery.
 func TestRetentionBesideARelay(t *testing.T) {
 	t.Parallel()
 	o := newOld(t, "outbox_events", 0)

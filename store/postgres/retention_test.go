@@ -27,10 +27,10 @@ import (
 
 const week = 168 * time.Hour
 
-// oldTables are the tables that retention knows, each with a statement that inserts $1 rows of random state and age,
-// half of them old, and the condition for what must go. Their ids are UUIDv7 of the time at which they were written; a
-// row is delivered up to three days later. No time is within an hour of the end of the week, or a row would become old
-// during the test.
+// oldTables are the tables that retention knows, each with a statement that inserts $1 rows of
+// random state and age, half of them old, and the condition for what must go. Their ids are UUIDv7
+// of the time at which they were written; a row is delivered up to three days later. No time is
+// within an hour of the end of the week, or a row would become old during the test.
 var oldTables = map[string]struct {
 	layout       outbox.Layout
 	before, fill string

@@ -19,17 +19,20 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
 )
 
-// unsettledRetry is how long a row waits whose dead letter cannot be stored. Somebody has to act before it can.
+// unsettledRetry is how long a row waits whose dead letter cannot be stored. Somebody has to act
+// before it can.
 const unsettledRetry = time.Hour
 
-// Settle implements outbox.Store. All outcomes are one pipelined request, which the server runs as one transaction.
+// Settle implements outbox.Store. All outcomes are one pipelined request, which the server runs as
+// one transaction.
 //
-// If the server refuses that, for a reason that is not of the whole table (see whole), the batch is settled in halves
-// until what it refuses is alone. Its row then waits, with the refusal as its error. What the server does not even take
-// that for, what it refuses for the sake of another transaction, and all of several rows if none of them is taken, is
-// returned as refused, and so is what is behind it in its key: were the relay to die now, all of it would go out again,
-// in its order. Without this the lanes would stand still until somebody removed the row. A row that is locked is found
-// at once and not waited for: see settle_left.sql.
+// If the server refuses that, for a reason that is not of the whole table (see whole), the batch is
+// settled in halves until what it refuses is alone. Its row then waits, with the refusal as its
+// error. What the server does not even take that for, what it refuses for the sake of another
+// transaction, and all of several rows if none of them is taken, is returned as refused, and so is
+// what is behind it in its key: were the relay to die now, all of it would go out again, in its
+// order. Without this the lanes would stand still until somebody removed the row. A row that is
+// locked is found at once and not waited for: see settle_left.sql.
 func (s *store) Settle(
 	ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome,
 ) (outbox.Settled, error) {
@@ -128,7 +131,8 @@ func (t *settling) settle(ctx context.Context, outcomes []outbox.Outcome) error 
 	return nil
 }
 
-// turn takes the first outcome of each key. It refuses those that are behind a refused one in their key.
+// turn takes the first outcome of each key. It refuses those that are behind a refused one in their
+// key.
 func (t *settling) turn(outcomes []outbox.Outcome) (first, rest []outbox.Outcome) {
 	waits, begun := outbox.HeldKeys{}, outbox.HeldKeys{}
 	for _, o := range t.refusal.Outcomes {
@@ -148,7 +152,8 @@ func (t *settling) turn(outcomes []outbox.Outcome) (first, rest []outbox.Outcome
 	return first, rest
 }
 
-// halves settles outcomes, in halves where they are refused together. passing leaves out rows that are locked.
+// halves settles outcomes, in halves where they are refused together. passing leaves out rows that
+// are locked.
 func (t *settling) halves(ctx context.Context, outcomes []outbox.Outcome, passing bool) error {
 	err := t.once(ctx, outcomes, passing)
 	if pgtable.Code(err) == pgtable.LockNotAvailable && !passing {
@@ -174,7 +179,8 @@ func (t *settling) halves(ctx context.Context, outcomes []outbox.Outcome, passin
 	return nil
 }
 
-// wholly is whole, which is asked once about rights: a row that is alone is looked at again by explain.
+// wholly is whole, which is asked once about rights: a row that is alone is looked at again by
+// explain.
 func (t *settling) wholly(ctx context.Context, err error) error {
 	if pgtable.OfAccess(err) {
 		if t.asked {
@@ -185,8 +191,9 @@ func (t *settling) wholly(ctx context.Context, err error) error {
 	return t.whole(ctx, err)
 }
 
-// explain makes the refusals of rows their errors. First it makes sure that it is the rows that are refused: rights may
-// have gone while they were settled in halves, or come back, and what nothing of several rows gets past is not theirs.
+// explain makes the refusals of rows their errors. First it makes sure that it is the rows that are
+// refused: rights may have gone while they were settled in halves, or come back, and what nothing
+// of several rows gets past is not theirs.
 func (t *settling) explain(ctx context.Context) error {
 	t.stuck += len(t.alone)
 	defer func() { t.alone = nil }()
@@ -214,8 +221,8 @@ func (t *settling) explain(ctx context.Context) error {
 	return nil
 }
 
-// explained makes a refusal the error of its row, which waits, and tells whether the server took that. A table that
-// cannot say what was served must not: it would be published again.
+// explained makes a refusal the error of its row, which waits, and tells whether the server took
+// that. A table that cannot say what was served must not: it would be published again.
 func (t *settling) explained(ctx context.Context, o outbox.Outcome, refusal error, passing bool) bool {
 	if o.State == outbox.Delivered && t.layout.DeliveredTo == "" {
 		return false
@@ -247,7 +254,8 @@ func (b *sorted) sort(outcomes []outbox.Outcome, passing, removes bool) error {
 		switch o.State {
 		case outbox.Delivered:
 			b.done.Add(o)
-			// A letter may need the row of an event that was replayed: then settle_delete.sql leaves it to be marked.
+			// A letter may need the row of an event that was replayed: then settle_delete.sql
+			// leaves it to be marked.
 			if !removes || o.Record.Generation > 0 {
 				b.marked.Add(o)
 			}
@@ -265,8 +273,8 @@ func (b *sorted) sort(outcomes []outbox.Outcome, passing, removes bool) error {
 	return nil
 }
 
-// once is one request. A batch without failures, the usual one, is a single statement. With passing, what is locked is
-// added to the refusal.
+// once is one request. A batch without failures, the usual one, is a single statement. With
+// passing, what is locked is added to the refusal.
 func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome, passing bool) error {
 	var b sorted
 	if err := b.sort(outcomes, passing, t.layout.Settle.Removes()); err != nil {
@@ -331,8 +339,8 @@ func (t *settling) guarded() func(args ...any) []any {
 	return func(args ...any) []any { return append([]any{t.name, t.owner, numbers, epochs}, args...) }
 }
 
-// queue adds the statements for what was delivered to a batch: done rows are removed, where the layout says so, and
-// marked ones marked. n counts them.
+// queue adds the statements for what was delivered to a batch: done rows are removed, where the
+// layout says so, and marked ones marked. n counts them.
 func (t *settling) queue(batch *pgx.Batch, sql *arrivals, placed bool, done, marked *pgtable.Rows, n *int) {
 	with := t.guarded()
 	add := func(statement string, rows *pgtable.Rows) {

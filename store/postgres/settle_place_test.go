@@ -32,8 +32,8 @@ func TestSettleFindsRowsThatMoved(t *testing.T) {
 	}
 }
 
-// At the place of a row that is gone another may stand, even one of the same event id, which was written again. It is
-// not settled unpublished.
+// At the place of a row that is gone another may stand, even one of the same event id, which was
+// written again. It is not settled unpublished.
 func TestSettleLeavesWhoTookThePlace(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []outbox.SettleMode{outbox.SettleMark, outbox.SettleDelete} {

@@ -14,8 +14,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
 )
 
-// What a dead record becomes: outbox_events and event_outbox mark it, crawl_outbox lets it go (its log keeps it), and
-// each has a dead letter of the same transaction (docs/seeds.md#05-01).
+// What a dead record becomes: outbox_events and event_outbox mark it, crawl_outbox lets it go (its
+// log keeps it), and each has a dead letter of the same transaction (docs/seeds.md#05-01).
 func TestSettleDeadWritesLetters(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
@@ -76,8 +76,8 @@ func TestSettleDeadWritesLetters(t *testing.T) {
 	}
 }
 
-// After a failover to a lagging standby, new rows take positions that were claimed before: such a row must not be
-// settled unpublished.
+// After a failover to a lagging standby, new rows take positions that were claimed before: such a
+// row must not be settled unpublished.
 func TestSettleComparesIDsNotOnlyPositions(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
@@ -94,8 +94,9 @@ func TestSettleComparesIDsNotOnlyPositions(t *testing.T) {
 	}
 }
 
-// A backlog that came after the statistics were taken (or before there were any): the planner believes that it is
-// empty. What it must not do is to compare every undelivered row with every settled one, which took 3 s.
+// A backlog that came after the statistics were taken (or before there were any): the planner
+// believes that it is empty. What it must not do is to compare every undelivered row with every
+// settled one, which took 3 s.
 func TestSettleWithoutStatistics(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)

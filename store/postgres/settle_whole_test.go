@@ -41,8 +41,8 @@ func relayLogin(t *testing.T, admin *pgxpool.Pool) (pool *pgxpool.Pool, login st
 	return pool, login
 }
 
-// What a role or a database may not do it may do for no row. A settle says so and what ends it, no row is made to wait
-// for it, and once it may again all of it is settled.
+// What a role or a database may not do it may do for no row. A settle says so and what ends it, no
+// row is made to wait for it, and once it may again all of it is settled.
 func TestSettleRefusedAsAWhole(t *testing.T) {
 	t.Parallel()
 	delivered := func(*outbox.Outcome) {}
@@ -134,8 +134,8 @@ func TestSettleRefusedAsAWhole(t *testing.T) {
 	}
 }
 
-// What refuses all of several rows may be of the whole, though nobody can tell: none of them is made to wait. And what
-// has refused a row may be over when the row is to be told of it.
+// What refuses all of several rows may be of the whole, though nobody can tell: none of them is
+// made to wait. And what has refused a row may be over when the row is to be told of it.
 func TestRowsWaitForNothingThatRefusesAll(t *testing.T) {
 	t.Parallel()
 	admin := migrated(t)

@@ -29,12 +29,14 @@ func (s *store) Backlog(ctx context.Context, limit int) (outbox.Backlog, error) 
 	return pgtable.ScanBacklog(s.pool.QueryRow(ctx, s.sql.backlog, limit), s.layout)
 }
 
-// fairness is how a table's tenants share a claim. The zero value is that of a table whose claims cannot be shared.
+// fairness is how a table's tenants share a claim. The zero value is that of a table whose claims
+// cannot be shared.
 type fairness struct {
 	tenants, claim string // statements
 
-	// Where the next fair claim begins, by the first of its lanes. Each of a relay's workers goes round on its own:
-	// taking turns at one circle, one of two workers would meet the same half of the tenants for ever.
+	// Where the next fair claim begins, by the first of its lanes. Each of a relay's workers goes
+	// round on its own: taking turns at one circle, one of two workers would meet the same half of
+	// the tenants for ever.
 	mu    sync.Mutex
 	last  map[int16]string
 	alone time.Time // until then nobody looks for a second tenant

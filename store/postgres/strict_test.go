@@ -17,9 +17,9 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// Eight writers, three keys, commits delayed at random: for every key, positions must be in the order of the commits.
-// That order is observed by a counter per key, raised between the write and the commit: its row lock is held until the
-// commit too.
+// Eight writers, three keys, commits delayed at random: for every key, positions must be in the
+// order of the commits. That order is observed by a counter per key, raised between the write and
+// the commit: its row lock is held until the commit too.
 func TestStrictPositionsAreInCommitOrder(t *testing.T) {
 	const writers, rounds = 8, 25
 	keys := []string{"a", "b", "c"}
@@ -96,8 +96,9 @@ func TestStrictPositionsAreInCommitOrder(t *testing.T) {
 	}
 }
 
-// Whoever may connect can take the lock of a key and keep it. A business transaction does not wait for ever: for as
-// long as its own lock_timeout says, or 30 s. What it had set is set again after the Write.
+// Whoever may connect can take the lock of a key and keep it. A business transaction does not wait
+// for ever: for as long as its own lock_timeout says, or 30 s. What it had set is set again after
+// the Write.
 func TestStrictWaitsForNoStrangerForEver(t *testing.T) {
 	t.Parallel()
 	url := newDatabase(t)

@@ -35,8 +35,8 @@ func settleAll(t *testing.T, s *store, owner uuid.UUID, lanes []outbox.Lane) (ou
 	return settled, refusal
 }
 
-// Whatever a server that is well says to one row, the others are settled; what was sent is noted where the row takes
-// that.
+// Whatever a server that is well says to one row, the others are settled; what was sent is noted
+// where the row takes that.
 func TestSettleIsolatesAnyRefusal(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, body string }{
@@ -73,8 +73,8 @@ func TestSettleIsolatesAnyRefusal(t *testing.T) {
 	}
 }
 
-// A mark that the row does not take becomes its error, with what was served: when it is claimed again none of it is
-// published.
+// A mark that the row does not take becomes its error, with what was served: when it is claimed
+// again none of it is published.
 func TestRefusedMarkIsNoted(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
@@ -93,7 +93,8 @@ func TestRefusedMarkIsNoted(t *testing.T) {
 	}
 }
 
-// A conflict with another transaction is over in a moment: the row does not wait for somebody to act.
+// A conflict with another transaction is over in a moment: the row does not wait for somebody to
+// act.
 func TestConflictIsTriedAgainSoon(t *testing.T) {
 	t.Parallel()
 	for _, conflict := range []string{"serialization_failure", "deadlock_detected", "lock_not_available"} {
@@ -120,8 +121,8 @@ func TestConflictIsTriedAgainSoon(t *testing.T) {
 	}
 }
 
-// What refuses a mark may end between that and the note of it. The note is kept then, and the row is not taken for one
-// that somebody holds locked: it would be noted again, and wait, for ever.
+// What refuses a mark may end between that and the note of it. The note is kept then, and the row
+// is not taken for one that somebody holds locked: it would be noted again, and wait, for ever.
 func TestRefusedMarkIsNotedOnce(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
@@ -159,8 +160,8 @@ func hold(t *testing.T, pool *pgxpool.Pool, sql string) (release func()) {
 	}
 }
 
-// Rows that somebody holds locked are left, and told of; nothing waits for them but the first settle, for as long as
-// lock_timeout.
+// Rows that somebody holds locked are left, and told of; nothing waits for them but the first
+// settle, for as long as lock_timeout.
 func TestSettlePassesOverLockedRows(t *testing.T) {
 	t.Parallel()
 	for _, lock := range []string{"UPDATE outbox_events SET source_bc = 'edited' WHERE aggregate_id = 'locked'",
@@ -194,8 +195,8 @@ func TestSettlePassesOverLockedRows(t *testing.T) {
 	}
 }
 
-// What is behind a refused row in its key is refused with it: a relay that dies then has both go out again, in their
-// order. Other keys are settled.
+// What is behind a refused row in its key is refused with it: a relay that dies then has both go
+// out again, in their order. Other keys are settled.
 func TestRefusedRowsHoldTheirKeys(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string]func(t *testing.T, pool *pgxpool.Pool) (release func()){
@@ -232,7 +233,8 @@ func TestRefusedRowsHoldTheirKeys(t *testing.T) {
 	}
 }
 
-// Who locks the lanes' rows keeps nobody from renewing, and nobody takes them from a relay that is alive.
+// Who locks the lanes' rows keeps nobody from renewing, and nobody takes them from a relay that is
+// alive.
 func TestLeaseWhileTheLanesAreLocked(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
@@ -252,8 +254,8 @@ func TestLeaseWhileTheLanesAreLocked(t *testing.T) {
 	}
 }
 
-// After a server's start lapsed lanes wait for their holder, for one lease; a relay that comes back from an outage
-// takes none either.
+// After a server's start lapsed lanes wait for their holder, for one lease; a relay that comes back
+// from an outage takes none either.
 func TestHolderComesFirstAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	server, err := testenv.StartPostgres(t.Context(), testenv.PostgresConfig{})
@@ -302,7 +304,8 @@ func TestHolderComesFirstAfterAnOutage(t *testing.T) {
 	}
 }
 
-// Two names of a table are one table; a table of that name in another database is another one, also in a copy.
+// Two names of a table are one table; a table of that name in another database is another one, also
+// in a copy.
 func TestNamesOfOneTable(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)

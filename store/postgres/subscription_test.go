@@ -70,7 +70,8 @@ func (l *logged) ack(name string, events ...given) map[string]int {
 	return counts
 }
 
-// nack returns the attempt, whether it comes again and whether it is dead; 0 where the token is not the event's.
+// nack returns the attempt, whether it comes again and whether it is dead; 0 where the token is not
+// the event's.
 func (l *logged) nack(name string, e given, delay any) (attempt int, again, dead bool) {
 	l.t.Helper()
 	err := l.pool.QueryRow(l.t.Context(), "SELECT attempt, again_at IS NOT NULL, dead "+
@@ -100,7 +101,8 @@ func want(t testing.TB, what string, events []given, all ...string) {
 
 const minute = "1 minute"
 
-// What commits late stands in front of the place, and is given all the same; several late ones in a pass.
+// What commits late stands in front of the place, and is given all the same; several late ones in a
+// pass.
 func TestSubscriptionGetsWhatCommitsLate(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -196,7 +198,8 @@ func TestSubscriptionHoldsUpAKeyAlone(t *testing.T) {
 	}
 }
 
-// An acknowledgement that comes twice, late, for another's event or for none changes nothing and says so.
+// An acknowledgement that comes twice, late, for another's event or for none changes nothing and
+// says so.
 func TestSubscriptionAcknowledgements(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -259,7 +262,8 @@ func TestSubscriptionAcknowledgements(t *testing.T) {
 	}
 }
 
-// A letter is of one subscription, and comes back to it alone, also when its part of the log has gone.
+// A letter is of one subscription, and comes back to it alone, also when its part of the log has
+// gone.
 func TestSubscriptionLetters(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -307,7 +311,8 @@ func TestSubscriptionLetters(t *testing.T) {
 	}
 }
 
-// Two consumers at once get each event once, a key in order; a consumer that is away gets all when it comes.
+// Two consumers at once get each event once, a key in order; a consumer that is away gets all when
+// it comes.
 func TestSubscriptionOfTwoConsumersAfterLong(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -353,7 +358,8 @@ func TestSubscriptionOfTwoConsumersAfterLong(t *testing.T) {
 	}
 }
 
-// What is asked for 100 events reads some hundred rows, whatever the statistics are and however many the log has.
+// What is asked for 100 events reads some hundred rows, whatever the statistics are and however
+// many the log has.
 func TestSubscriptionPlans(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
@@ -500,7 +506,8 @@ func TestTruncationWaitsForSubscriptions(t *testing.T) {
 	eventually(t, "the part is emptied", func() bool { return rows() == 0 })
 }
 
-// A consumer's login needs outbox_consumer and no more; a gateway's sees the subscriptions of the tenant it names.
+// A consumer's login needs outbox_consumer and no more; a gateway's sees the subscriptions of the
+// tenant it names.
 func TestRolesOfSubscriptions(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)

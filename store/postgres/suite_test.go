@@ -27,8 +27,8 @@ func TestStoreSuite(t *testing.T) {
 var features = outboxtest.StoreFeatures{ConcurrentWriters: true, SeveralHosts: true, RowSecurity: true,
 	LogTables: true}
 
-// The same store behind a pooler that lends a session for a transaction: what relays and writers do, which is where a
-// session matters. `make race` has all areas.
+// The same store behind a pooler that lends a session for a transaction: what relays and writers
+// do, which is where a session matters. `make race` has all areas.
 func TestStoreSuiteThroughPooler(t *testing.T) {
 	t.Parallel()
 	pooled := features

@@ -29,7 +29,8 @@ func Transactions(pool *pgxpool.Pool) inbox.Transactions[pgx.Tx] {
 	}
 }
 
-// transact runs fn in a transaction that begins and remembers deliveries, if there are any, in one round trip.
+// transact runs fn in a transaction that begins and remembers deliveries, if there are any, in one
+// round trip.
 func transact(
 	ctx context.Context, pool *pgxpool.Pool, ids []inbox.Delivery, fn func(pgx.Tx, []inbox.Known) error,
 ) error {
@@ -82,11 +83,12 @@ func SQLTransactions(db *sql.DB) inbox.Transactions[*sql.Tx] {
 	}
 }
 
-// again is how long to wait before a transaction is tried again that others' transactions have made fail.
+// again is how long to wait before a transaction is tried again that others' transactions have made
+// fail.
 const again = 20 * time.Millisecond
 
-// classOf gives the error of a transaction its class. connection says that an error by which no server has answered is
-// of the connection, and not the handler's own.
+// classOf gives the error of a transaction its class. connection says that an error by which no
+// server has answered is of the connection, and not the handler's own.
 func classOf(ctx context.Context, err error, connection bool) error {
 	c := pgtable.Code(err)
 	switch {

@@ -20,8 +20,8 @@ import (
 
 const wakeChannel = "outbox_wake"
 
-// Notifier tells relays in other processes which tables have new events. Waking is a courtesy: one that is lost costs
-// the relay's poll interval and nothing else.
+// Notifier tells relays in other processes which tables have new events. Waking is a courtesy: one
+// that is lost costs the relay's poll interval and nothing else.
 type Notifier struct {
 	pool     *pgxpool.Pool
 	sql      string
@@ -32,8 +32,8 @@ type Notifier struct {
 	tables map[string]struct{} // to be told
 }
 
-// NewNotifier returns a Notifier; Run must be running for it to do anything. Notifications are at least interval apart
-// (0 means 2 ms), so that a busy producer does not spend its database on them.
+// NewNotifier returns a Notifier; Run must be running for it to do anything. Notifications are at
+// least interval apart (0 means 2 ms), so that a busy producer does not spend its database on them.
 func NewNotifier(pool *pgxpool.Pool, interval time.Duration) (*Notifier, error) {
 	if interval <= 0 {
 		interval = 2 * time.Millisecond
@@ -47,7 +47,8 @@ func NewNotifier(pool *pgxpool.Pool, interval time.Duration) (*Notifier, error) 
 	}, nil
 }
 
-// Wake asks for a notification. It never blocks; several calls for a table in one interval are one notification.
+// Wake asks for a notification. It never blocks; several calls for a table in one interval are one
+// notification.
 func (n *Notifier) Wake(table string) {
 	n.mu.Lock()
 	n.tables[table] = struct{}{}
@@ -58,8 +59,8 @@ func (n *Notifier) Wake(table string) {
 	}
 }
 
-// Run sends the notifications until ctx ends, and then the last one if one is due. Failures are not reported: the
-// producer's own use of the database reports them, and the relay polls anyway.
+// Run sends the notifications until ctx ends, and then the last one if one is due. Failures are not
+// reported: the producer's own use of the database reports them, and the relay polls anyway.
 func (n *Notifier) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		select {
@@ -92,10 +93,11 @@ func (n *Notifier) send(ctx context.Context) {
 	}
 }
 
-// Listen implements outbox.Database: it calls wake with the name of a table whenever a Notifier reports new events. It
-// takes a connection for itself and reconnects when it breaks. Behind a pooler it says once that there is nothing to
-// listen to, and waits. LISTEN would be accepted, would stay with a session that others get, and would never be
-// answered. That notifications arrive is tested at every connect all the same.
+// Listen implements outbox.Database: it calls wake with the name of a table whenever a Notifier
+// reports new events. It takes a connection for itself and reconnects when it breaks. Behind a
+// pooler it says once that there is nothing to listen to, and waits. LISTEN would be accepted,
+// would stay with a session that others get, and would never be answered. That notifications arrive
+// is tested at every connect all the same.
 func (d served) Listen(ctx context.Context, log *slog.Logger, wake func(table string)) error {
 	sql, err := plain("wake")
 	if err != nil {
@@ -166,7 +168,8 @@ func listen(ctx context.Context, pool *pgxpool.Pool, sql string, ready func(), w
 
 const probePrefix = "probe:"
 
-// probe sends a notification through the pool and waits for it on conn. Others that arrive meanwhile are real.
+// probe sends a notification through the pool and waits for it on conn. Others that arrive
+// meanwhile are real.
 func probe(ctx context.Context, pool *pgxpool.Pool, sql string, conn *pgx.Conn, wake func(table string)) error {
 	token := probePrefix + uuid.NewString()
 	if _, err := pool.Exec(ctx, sql, token); err != nil {

@@ -74,7 +74,8 @@ func TestNotifierWakesListener(t *testing.T) {
 	run(t, n.Run)
 	eventually(t, "first notification", func() bool { return h.count() == 1 })
 
-	// Debounced: as many as there are intervals, not as many as there are calls; and the last call is not lost.
+	// Debounced: as many as there are intervals, not as many as there are calls; and the last call
+	// is not lost.
 	start := time.Now()
 	for time.Since(start) < 300*time.Millisecond {
 		n.Wake("outbox_events")
@@ -111,7 +112,8 @@ func TestListenReconnects(t *testing.T) {
 	eventually(t, "listening again", func() bool { return listening(t, pool) })
 }
 
-// A transaction pooler accepts LISTEN and forgets it. Listen notices, says so once, and goes on trying.
+// A transaction pooler accepts LISTEN and forgets it. Listen notices, says so once, and goes on
+// trying.
 func TestListenNoticesAPooler(t *testing.T) {
 	t.Parallel() // it takes the 5 s that Listen gives a notification
 	// A stand-in for one: notifications are sent in another database than the one listened to.

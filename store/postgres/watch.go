@@ -51,8 +51,8 @@ func (d served) Watch(stores []outbox.Store) (func(context.Context, []bool) ([]o
 // watched is a table of this database that a relay serves.
 type watched interface {
 	outbox.DeliveryStore
-	// Watch returns the part of the statement for the table of a number, from 1, and the name of the table whose events
-	// it has.
+	// Watch returns the part of the statement for the table of a number, from 1, and the name of
+	// the table whose events it has.
 	Watch(number int) (sql, of string, err error)
 }
 

@@ -60,7 +60,8 @@ func (s *countedTable) Lease(ctx context.Context, r outbox.LeaseRequest) (outbox
 	return s.Store.Lease(ctx, r)
 }
 
-// A table that is busy has undelivered rows, whatever it has. What is known of its leases is the same.
+// A table that is busy has undelivered rows, whatever it has. What is known of its leases is the
+// same.
 func TestWatchTakesTheCallersWordForABusyTable(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, newDatabase(t, "core", "events", "log"))
@@ -78,8 +79,8 @@ func TestWatchTakesTheCallersWordForABusyTable(t *testing.T) {
 	}
 }
 
-// A relay with nothing to do asks one question for all its tables, and notices by it whatever happens: an event that
-// nobody told of, a pause, a relay that joins and one that leaves.
+// A relay with nothing to do asks one question for all its tables, and notices by it whatever
+// happens: an event that nobody told of, a pause, a relay that joins and one that leaves.
 func TestIdleRelayAsksOneQuestion(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, newDatabase(t, "core", "events", "crawl"))

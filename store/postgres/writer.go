@@ -23,14 +23,16 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/sqltx"
 )
 
-// Writer writes events inside a pgx.Tx. See outbox.Writer for what Write guarantees; InTx also commits.
+// Writer writes events inside a pgx.Tx. See outbox.Writer for what Write guarantees; InTx also
+// commits.
 type Writer struct {
 	outbox.Writer[pgx.Tx]
 	cfg    outbox.WriterConfig
 	insert insert
 }
 
-// NewWriter returns a Writer for pgx transactions. The table must have the columns of outbox_events.
+// NewWriter returns a Writer for pgx transactions. The table must have the columns of
+// outbox_events.
 func NewWriter(cfg outbox.WriterConfig) (*Writer, error) {
 	ins, err := newInsert(cfg, false)
 	if err != nil {
@@ -39,8 +41,8 @@ func NewWriter(cfg outbox.WriterConfig) (*Writer, error) {
 	return &Writer{Writer: eventrow.NewWriter(pgxInserter{ins}, cfg), cfg: cfg, insert: ins}, nil
 }
 
-// NewSQLWriter returns a Writer for database/sql transactions, and so for whatever is built on them (GORM, ent, sqlx,
-// bun, sqlc), with any PostgreSQL driver.
+// NewSQLWriter returns a Writer for database/sql transactions, and so for whatever is built on them
+// (GORM, ent, sqlx, bun, sqlc), with any PostgreSQL driver.
 func NewSQLWriter(cfg outbox.WriterConfig) (outbox.Writer[outbox.SQLTx], error) {
 	ins, err := newInsert(cfg, true)
 	if err != nil {
@@ -49,8 +51,8 @@ func NewSQLWriter(cfg outbox.WriterConfig) (outbox.Writer[outbox.SQLTx], error) 
 	return eventrow.NewWriter(sqlInserter{ins}, cfg), nil
 }
 
-// insert is the statements that write events, the one that locks their keys before, and the one that asks for the
-// connection's encoding.
+// insert is the statements that write events, the one that locks their keys before, and the one
+// that asks for the connection's encoding.
 type insert struct {
 	table          string
 	chosen, drawn  inserts // by whether a row may have one of the ids already
@@ -62,7 +64,8 @@ type insert struct {
 // inserts are the statements for one event and for many.
 type inserts struct{ one, many string }
 
-// newInsert returns the statements; checked ones insert nothing through a connection that does not speak UTF-8.
+// newInsert returns the statements; checked ones insert nothing through a connection that does not
+// speak UTF-8.
 func newInsert(cfg outbox.WriterConfig, checked bool) (insert, error) {
 	table := cmp.Or(cfg.Table, outbox.OutboxEvents().Table)
 	if err := identifier.CheckTable(table); err != nil {
@@ -106,7 +109,8 @@ func (in insert) of(rows []eventrow.Row) inserts {
 	return in.chosen
 }
 
-// queue adds the statements for rows to a pipeline; inserted receives the ids that were new, if duplicates are refused.
+// queue adds the statements for rows to a pipeline; inserted receives the ids that were new, if
+// duplicates are refused.
 func (in insert) queue(batch *pgx.Batch, rows []eventrow.Row, inserted *[]uuid.UUID) {
 	if in.strict {
 		if keys := lockKeys(rows); len(keys) > 0 {
@@ -141,7 +145,8 @@ func (in insert) queue(batch *pgx.Batch, rows []eventrow.Row, inserted *[]uuid.U
 
 type pgxInserter struct{ insert }
 
-// Insert is one round trip: with Strict order the locks travel in front of the INSERT, in the same pipeline.
+// Insert is one round trip: with Strict order the locks travel in front of the INSERT, in the same
+// pipeline.
 func (in pgxInserter) Insert(
 	ctx context.Context, tx pgx.Tx, rows []eventrow.Row,
 ) (inserted []uuid.UUID, err error) {
@@ -156,9 +161,9 @@ func (in pgxInserter) Insert(
 	return inserted, in.explain(tx.SendBatch(ctx, &batch).Close())
 }
 
-// explain says of a table of the migration sets that is not there what a relay says of it, and of a lock that was not
-// to be had how to find out who has it: the transaction is aborted, and cannot be asked. The server's error stays in
-// what it returns.
+// explain says of a table of the migration sets that is not there what a relay says of it, and of a
+// lock that was not to be had how to find out who has it: the transaction is aborted, and cannot be
+// asked. The server's error stays in what it returns.
 func (in insert) explain(err error) error {
 	var refusal interface{ SQLState() string } // whatever the driver
 	if errors.As(err, &refusal) && refusal.SQLState() == pgtable.LockNotAvailable && in.strict {
@@ -189,7 +194,8 @@ func checkTx(tx pgx.Tx) error {
 
 type sqlInserter struct{ insert }
 
-// Insert passes arrays in PostgreSQL's text form, because database/sql has no arrays and every driver takes a string.
+// Insert passes arrays in PostgreSQL's text form, because database/sql has no arrays and every
+// driver takes a string.
 func (in sqlInserter) Insert(
 	ctx context.Context, given outbox.SQLTx, rows []eventrow.Row,
 ) (inserted []uuid.UUID, err error) {
@@ -272,8 +278,8 @@ func newIDs(result *sql.Rows, err error) (inserted []uuid.UUID, _ error) {
 	return inserted, result.Err()
 }
 
-// eventColumns is a batch of rows turned on its side: one array a parameter makes one statement text for any number of
-// rows.
+// eventColumns is a batch of rows turned on its side: one array a parameter makes one statement
+// text for any number of rows.
 type eventColumns struct {
 	// uuid.UUID: pgx's exec and simple protocol modes know no array of it.
 	ids                                                               []pgtype.UUID
@@ -324,7 +330,8 @@ func orNull(s string) any {
 	return s
 }
 
-// lockKeys returns the keys that Strict order locks, sorted, so that two calls cannot wait for each other in a circle.
+// lockKeys returns the keys that Strict order locks, sorted, so that two calls cannot wait for each
+// other in a circle.
 func lockKeys(rows []eventrow.Row) []string {
 	var keys []string
 	for i := range rows {
@@ -371,9 +378,9 @@ func arrayOf[T any](values []T, text func(T) string) string {
 	return b.String()
 }
 
-// EncodingError is the error of a write through a connection that does not speak UTF-8. PostgreSQL would read the
-// event's bytes as other characters and store those. Nothing has been sent, or nothing stored, and the transaction
-// can go on.
+// EncodingError is the error of a write through a connection that does not speak UTF-8. PostgreSQL
+// would read the event's bytes as other characters and store those. Nothing has been sent, or
+// nothing stored, and the transaction can go on.
 type EncodingError struct {
 	Encoding string // the connection's client_encoding
 }
@@ -383,8 +390,9 @@ func (e *EncodingError) Error() string {
 		"written: connect with client_encoding=UTF8", e.Encoding)
 }
 
-// checkEncoding asks what the server has reported of the connection, which costs nothing. SQL_ASCII converts nothing:
-// what is written is stored, where the database's own encoding is UTF-8, or none either.
+// checkEncoding asks what the server has reported of the connection, which costs nothing. SQL_ASCII
+// converts nothing: what is written is stored, where the database's own encoding is UTF-8, or none
+// either.
 func checkEncoding(conn *pgx.Conn) error {
 	if conn == nil { // a stand-in for a transaction
 		return nil
@@ -399,8 +407,9 @@ func checkEncoding(conn *pgx.Conn) error {
 	return &EncodingError{client}
 }
 
-// checkSQLEncoding is checkEncoding for database/sql, which does not tell what the server reported. It is asked only
-// when a statement has inserted nothing: its INSERT inserts nothing through such a connection.
+// checkSQLEncoding is checkEncoding for database/sql, which does not tell what the server reported.
+// It is asked only when a statement has inserted nothing: its INSERT inserts nothing through such a
+// connection.
 func checkSQLEncoding(ctx context.Context, tx outbox.SQLTx, statement string) error {
 	var encoding string
 	var safe bool

@@ -35,8 +35,8 @@ type transaction struct {
 // A kind opens transactions of one type on a database.
 type kind func(t *testing.T, url string, count *statements) func(cfg outbox.WriterConfig) transaction
 
-// kinds are the transaction types that events can be written in. The ways in which pgx can send a statement are among
-// them, because with a transaction pooler in between the default does not work.
+// kinds are the transaction types that events can be written in. The ways in which pgx can send a
+// statement are among them, because with a transaction pooler in between the default does not work.
 var kinds = map[string]kind{
 	"pgx":                   pgxKind(pgx.QueryExecModeCacheStatement),
 	"pgx, cache describe":   pgxKind(pgx.QueryExecModeCacheDescribe),
@@ -108,7 +108,8 @@ func (s *statements) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEnd
 // inserter is a role that may insert events and see none.
 const inserter = "of_test_write_inserter"
 
-// TestWrite runs every case with every kind of transaction, all on one database: each case has topics of its own.
+// TestWrite runs every case with every kind of transaction, all on one database: each case has
+// topics of its own.
 func TestWrite(t *testing.T) {
 	url := newDatabase(t)
 	pool := newPool(t, url)
@@ -275,8 +276,8 @@ func (c writeCase) duplicates(t *testing.T) {
 }
 
 // A second writer of an id waits for the first, and its answer depends on how that one ends.
-// Whether an id is there already is asked for chosen ids only: asking takes the right to read, a search and a log
-// record.
+// Whether an id is there already is asked for chosen ids only: asking takes the right to read, a
+// search and a log record.
 func (c writeCase) drawnIDs(t *testing.T) {
 	topic := "drawn " + c.topic
 	drawn, chosen := event(topic), event(topic)
@@ -445,7 +446,8 @@ func (w twoMethods) QueryContext(ctx context.Context, query string, args ...any)
 
 func (twoMethods) Commit() error { panic("the writer has ended its caller's transaction") }
 
-// Who writes before anybody has migrated is told what to do, as a relay is; but not for what is somebody else's table.
+// Who writes before anybody has migrated is told what to do, as a relay is; but not for what is
+// somebody else's table.
 func TestWriteWithoutTable(t *testing.T) {
 	url := testenv.Database(t)
 	pool := newPool(t, url)
@@ -505,8 +507,8 @@ func TestWriterRefusesNil(t *testing.T) {
 	}
 }
 
-// TestSQLWriterTakesTransactions writes through what has the methods of a transaction, and refuses what would commit
-// each event by itself.
+// TestSQLWriterTakesTransactions writes through what has the methods of a transaction, and refuses
+// what would commit each event by itself.
 func TestSQLWriterTakesTransactions(t *testing.T) {
 	pool := newPool(t, newDatabase(t))
 	db := stdlib.OpenDBFromPool(pool)

@@ -11,8 +11,8 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// An adopted event_outbox or job_dlq may have times without a zone, in a database of another zone than UTC: they are
-// read as the instants that now() meant.
+// An adopted event_outbox or job_dlq may have times without a zone, in a database of another zone
+// than UTC: they are read as the instants that now() meant.
 func TestTimesWithoutZone(t *testing.T) {
 	b := newBus(t)
 	_, err := b.Exec(t.Context(), `DO $do$ BEGIN EXECUTE format('ALTER DATABASE %I SET timezone = ''Asia/Shanghai''', current_database()); END $do$;

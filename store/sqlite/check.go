@@ -39,8 +39,8 @@ func (s *store) checkSchema(ctx context.Context) ([]sqlitetable.Column, error) {
 	return have, s.checkPositions(ctx, have)
 }
 
-// checkPositions refuses to remove delivered rows where the next event would get the position of the last: to consumers
-// it is the event's number.
+// checkPositions refuses to remove delivered rows where the next event would get the position of
+// the last: to consumers it is the event's number.
 func (s *store) checkPositions(ctx context.Context, have []sqlitetable.Column) error {
 	position := have[slices.IndexFunc(have, sqlitetable.Named(s.layout.Position))]
 	if !s.layout.Settle.Removes() || !position.Rowid || s.layout.Sequence != "" {
@@ -63,9 +63,9 @@ func (s *store) checkPositions(ctx context.Context, have []sqlitetable.Column) e
 			"mode mark, or make the table anew with INTEGER PRIMARY KEY AUTOINCREMENT", s.layout.Settle)}
 }
 
-// checkTypes finds columns of a mapped table that cannot play their part. Otherwise it would turn out after the first
-// publish. A row without a position is never delivered and nobody is told, and of two rows with one position the settle
-// of one would be the other's.
+// checkTypes finds columns of a mapped table that cannot play their part. Otherwise it would turn
+// out after the first publish. A row without a position is never delivered and nobody is told, and
+// of two rows with one position the settle of one would be the other's.
 func (s *store) checkTypes(have []sqlitetable.Column) error {
 	of := func(name string) sqlitetable.Column { return have[slices.IndexFunc(have, sqlitetable.Named(name))] }
 	var lacks []string
@@ -84,8 +84,8 @@ func (s *store) checkTypes(have []sqlitetable.Column) error {
 			"that SQLite draws and gives to one row only"}
 }
 
-// checkStatements compiles everything once where it cannot write: a table that is a view, or a name that is none, is
-// found before anything is published.
+// checkStatements compiles everything once where it cannot write: a table that is a view, or a name
+// that is none, is found before anything is published.
 func (s *store) checkStatements(ctx context.Context) error {
 	for _, p := range append(s.removing(), &s.sql.claim, &s.sql.backlog, &s.sql.settleDelivered, &s.sql.settleRetry,
 		&s.sql.settleLetter, &s.sql.settleDead) {

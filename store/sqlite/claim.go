@@ -51,8 +51,8 @@ func (s *store) claimOldest(
 	return records, err
 }
 
-// read runs a claim, and returns its records and the bytes of their payloads, within limit. Rows are read as they are
-// asked for, so that what does not fit costs nothing.
+// read runs a claim, and returns its records and the bytes of their payloads, within limit. Rows
+// are read as they are asked for, so that what does not fit costs nothing.
 func (s *store) read(
 	ctx context.Context, stmt *sql.Stmt, limit outbox.ClaimLimit, args ...any,
 ) (records []*outbox.Record, bytes int, err error) {
@@ -117,8 +117,8 @@ func (r *claimedRow) columns() []any {
 	}
 }
 
-// decode makes a record of a row. What cannot be used is its Defect: it costs its own key a dead letter and the others
-// nothing.
+// decode makes a record of a row. What cannot be used is its Defect: it costs its own key a dead
+// letter and the others nothing.
 func (s *store) decode(rec *outbox.Record, row *claimedRow) {
 	defect := func(format string, args ...any) {
 		if rec.Defect == "" {

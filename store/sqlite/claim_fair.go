@@ -13,14 +13,17 @@ import (
 )
 
 const (
-	// tenantsPerClaim is how many tenants share a fair claim; where there are more, the next one begins behind them.
+	// tenantsPerClaim is how many tenants share a fair claim; where there are more, the next one
+	// begins behind them.
 	tenantsPerClaim = 64
-	// looksPerClaim is how many rows a fair claim looks at, all tenants together, when it finds none that is due.
+	// looksPerClaim is how many rows a fair claim looks at, all tenants together, when it finds
+	// none that is due.
 	looksPerClaim = 20_000
 )
 
-// findFairness looks whether claims of the table can be shared by its tenants. A key must lie within one, and an index
-// must give each one's undelivered rows in their order. Without the index a claim would sort all that is undelivered.
+// findFairness looks whether claims of the table can be shared by its tenants. A key must lie
+// within one, and an index must give each one's undelivered rows in their order. Without the index
+// a claim would sort all that is undelivered.
 func (s *store) findFairness(ctx context.Context, names tableNames, rowid bool) error {
 	by := s.layout.Tenant + s.layout.App // at most one of them is set
 	if by == "" || s.layout.Key != "" && !slices.Contains(s.layout.KeyScope, by) {
@@ -35,11 +38,13 @@ func (s *store) findFairness(ctx context.Context, names tableNames, rowid bool) 
 	return files.Fill(names, map[string]*string{"claim_tenants": &s.fair.tenants.text, "claim_fair": &s.fair.claim.text})
 }
 
-// claimFair gives each tenant that has undelivered rows an equal share of the claim, and what that leaves to the oldest
-// rows of all. The shares come first and interleaved, so that a few rows behind a flood are in the first batch that is
-// published, not in the last. All is read in one state of the file, at one time.
+// claimFair gives each tenant that has undelivered rows an equal share of the claim, and what that
+// leaves to the oldest rows of all. The shares come first and interleaved, so that a few rows
+// behind a flood are in the first batch that is published, not in the last. All is read in one
+// state of the file, at one time.
 //
-// Order holds within a tenant, and so within a key: of each one's rows both parts are the first that are due.
+// Order holds within a tenant, and so within a key: of each one's rows both parts are the first
+// that are due.
 func (s *store) claimFair(
 	ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit,
 ) (records []*outbox.Record, err error) {
@@ -55,8 +60,8 @@ func (s *store) claimFair(
 		if records, bytes, err = s.readShares(ctx, tx, lanes[0].Number, bits, now, limit); err != nil {
 			return err
 		}
-		// A claim that is half full is as good as full to the relay: filling it up would mostly read again what is
-		// here.
+		// A claim that is half full is as good as full to the relay: filling it up would mostly
+		// read again what is here.
 		if 2*len(records) >= limit.Records || bytes >= limit.Bytes {
 			return nil
 		}
@@ -84,8 +89,9 @@ func (s *store) claimFair(
 	return records, err
 }
 
-// readShares reads the tenants' shares, or nothing if a single tenant has undelivered rows. It reads the first record
-// of every tenant, then the second of each, so that whoever stops reading has served all alike.
+// readShares reads the tenants' shares, or nothing if a single tenant has undelivered rows. It
+// reads the first record of every tenant, then the second of each, so that whoever stops reading
+// has served all alike.
 func (s *store) readShares(
 	ctx context.Context, tx *sql.Tx, lane int16, bits int64, now string, limit outbox.ClaimLimit,
 ) (records []*outbox.Record, bytes int, err error) {

@@ -73,8 +73,8 @@ func manyEvents(t *testing.T, db *DB, n int, tenants ...string) {
 	}
 }
 
-// The plans of a file that nobody has analysed, of one that was analysed when its tables were empty, and of one with a
-// backlog behind many delivered rows.
+// The plans of a file that nobody has analysed, of one that was analysed when its tables were
+// empty, and of one with a backlog behind many delivered rows.
 func TestEnginePlans(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
@@ -171,7 +171,8 @@ func TestClaimIsCompiledOnce(t *testing.T) {
 	}
 }
 
-// Lanes are computed in the database, so that writers and tools in any language agree; these values are fixed for ever.
+// Lanes are computed in the database, so that writers and tools in any language agree; these values
+// are fixed for ever.
 func TestLanesAreFixed(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
@@ -202,8 +203,8 @@ func TestLanesAreFixed(t *testing.T) {
 	}
 }
 
-// A tenant whose rows are all behind a key that waits costs a claim no more than the rows that it may look at, and does
-// not hold up the others.
+// A tenant whose rows are all behind a key that waits costs a claim no more than the rows that it
+// may look at, and does not hold up the others.
 func TestFairClaimBoundsItsSearch(t *testing.T) {
 	t.Parallel()
 	db := filled(t)

@@ -53,8 +53,8 @@ type driverConn interface {
 	driver.Validator
 }
 
-// writeConn is a connection whose transactions find out that the file has gone, at their beginning and at their end.
-// They wait for the write lock more evenly than SQLite does.
+// writeConn is a connection whose transactions find out that the file has gone, at their beginning
+// and at their end. They wait for the write lock more evenly than SQLite does.
 type writeConn struct {
 	driverConn
 	db *DB
@@ -82,9 +82,10 @@ func (c *writeConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.
 	return writeTx{tx, c.db}, nil
 }
 
-// Who waits for the write lock tries again so often. SQLite's own waiting grows to 100 ms a time, and whoever has come
-// just now tries every few milliseconds. Beside relays that settle without a pause somebody who waits so might never
-// get it (measured: docs/adr/0017). So a producer tries often, and a relay's settle seldom.
+// Who waits for the write lock tries again so often. SQLite's own waiting grows to 100 ms a time,
+// and whoever has come just now tries every few milliseconds. Beside relays that settle without a
+// pause somebody who waits so might never get it (measured: docs/adr/0017). So a producer tries
+// often, and a relay's settle seldom.
 const (
 	producerTries = 2 * time.Millisecond
 	relayTries    = 20 * time.Millisecond

@@ -12,14 +12,15 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 )
 
-// Connect opens a file that exists, with at most readers connections that read: WAL, synchronous=FULL, foreign keys on.
-// Errors: ErrNoFile, ErrNotSQLite, or the system's. path is none of the command's URLs: sqlite: in front is refused.
+// Connect opens a file that exists, with at most readers connections that read: WAL,
+// synchronous=FULL, foreign keys on. Errors: ErrNoFile, ErrNotSQLite, or the system's. path is none
+// of the command's URLs: sqlite: in front is refused.
 func Connect(ctx context.Context, path string, readers int) (*DB, error) {
 	return open(ctx, path, readers, "rw")
 }
 
-// Create is Connect for a file that may not exist yet. Then an empty one is made, for its owner alone (0600), as its
-// -wal and -shm will be: it will hold payloads of all tenants.
+// Create is Connect for a file that may not exist yet. Then an empty one is made, for its owner
+// alone (0600), as its -wal and -shm will be: it will hold payloads of all tenants.
 func Create(ctx context.Context, path string, readers int) (*DB, error) {
 	return open(ctx, path, readers, "rwc")
 }
@@ -50,8 +51,8 @@ func open(ctx context.Context, path string, readers int, mode string) (_ *DB, er
 	}
 	d := &DB{path: path, full: full, patience: sqlitefile.BusyFor}
 	d.Database = served{d}
-	// Nothing looks into the file but SQLite: whoever closes a file takes all of his process's locks on it away, also
-	// those of an application's own handle.
+	// Nothing looks into the file but SQLite: whoever closes a file takes all of his process's
+	// locks on it away, also those of an application's own handle.
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.Close())
@@ -81,9 +82,9 @@ func open(ctx context.Context, path string, readers int, mode string) (_ *DB, er
 	return d, nil
 }
 
-// makeFile makes an empty file that only its owner can read. One that somebody else makes at this moment is left as it
-// is. Where the name is a link to what is not there, the file is made at its end: SQLite would make one there that
-// everybody can read.
+// makeFile makes an empty file that only its owner can read. One that somebody else makes at this
+// moment is left as it is. Where the name is a link to what is not there, the file is made at its
+// end: SQLite would make one there that everybody can read.
 func makeFile(full string) error {
 	end := full
 	for range 40 { // as many as Linux follows
@@ -107,9 +108,9 @@ func makeFile(full string) error {
 	return f.Close()
 }
 
-// onlyName refuses a file that this process has open under another name, by a hard link: each name would have a WAL of
-// its own, and commits would be lost. It also refuses one whose WAL has gone under this process: SQLite would go on
-// with what it has of the old one.
+// onlyName refuses a file that this process has open under another name, by a hard link: each name
+// would have a WAL of its own, and commits would be lost. It also refuses one whose WAL has gone
+// under this process: SQLite would go on with what it has of the old one.
 func onlyName(full string, info os.FileInfo) error {
 	name, err := filepath.EvalSymlinks(full)
 	if err != nil {
@@ -132,19 +133,20 @@ func onlyName(full string, info os.FileInfo) error {
 	return nil
 }
 
-// Source is the name under which an application, or its ORM, opens a file for itself beside a DB: sql.Open("sqlite",
-// sqlite.Source(path)). Its transactions wait for others as Begin's do, begin with BEGIN IMMEDIATE unless they are
-// sql.TxOptions{ReadOnly: true}, and are on the disk when they have committed; foreign keys are on. The file is made if
-// it is not there.
+// Source is the name under which an application, or its ORM, opens a file for itself beside a DB:
+// sql.Open("sqlite", sqlite.Source(path)). Its transactions wait for others as Begin's do, begin
+// with BEGIN IMMEDIATE unless they are sql.TxOptions{ReadOnly: true}, and are on the disk when they
+// have committed; foreign keys are on. The file is made if it is not there.
 func Source(path string) string {
 	return sqlitefile.Source(path, "rwc", "immediate", "journal_mode(WAL)", "synchronous(FULL)")
 }
 
-// Close ends all connections. The last process to close a file moves what is in the WAL into it and removes the WAL.
-// Transactions must have ended.
+// Close ends all connections. The last process to close a file moves what is in the WAL into it and
+// removes the WAL. Transactions must have ended.
 //
-// Where the file or its WAL was replaced one connection stays open until the process ends, and Close says ErrReplaced.
-// SQLite would take what it has of the old WAL for the content of the new one, or remove that.
+// Where the file or its WAL was replaced one connection stays open until the process ends, and
+// Close says ErrReplaced. SQLite would take what it has of the old WAL for the content of the new
+// one, or remove that.
 //
 // Only the first Close does anything; later ones return nil.
 func (d *DB) Close() (err error) {

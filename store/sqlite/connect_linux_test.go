@@ -13,7 +13,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// A relay or a worker on a file that it cannot write to would run and fail for ever. What only reads works.
+// A relay or a worker on a file that it cannot write to would run and fail for ever. What only
+// reads works.
 func TestFileThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(testenv.Nobody(t), "outbox.db")
@@ -43,9 +44,10 @@ func TestFileThatCannotBeWritten(t *testing.T) {
 // ofdGetLock is F_OFD_GETLK of fcntl(2): it sees the locks of this process too.
 const ofdGetLock = 36
 
-// Connect beside an application's own handle must not cost that one its locks. Without them an older SQLite in another
-// process, such as Debian 12's shell (3.40), takes itself for the last to close the file, removes the WAL, and what
-// this process commits from then on is in a file without a name (measured: lost, without an error).
+// Connect beside an application's own handle must not cost that one its locks. Without them an
+// older SQLite in another process, such as Debian 12's shell (3.40), takes itself for the last to
+// close the file, removes the WAL, and what this process commits from then on is in a file without
+// a name (measured: lost, without an error).
 func TestConnectLeavesTheLocksOfOtherHandles(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "shop.db")
@@ -53,7 +55,8 @@ func TestConnectLeavesTheLocksOfOtherHandles(t *testing.T) {
 	if _, err := app.ExecContext(t.Context(), "CREATE TABLE orders (n)"); err != nil {
 		t.Fatal(err)
 	}
-	// The kernel is asked about this one file: /proc/locks is read in pieces, and misses locks while others come and go.
+	// The kernel is asked about this one file: /proc/locks is read in pieces, and misses locks
+	// while others come and go.
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 )
 
-// A handle of the application's own that is opened with Source waits for others, and one that is not is told what to
-// do.
+// A handle of the application's own that is opened with Source waits for others, and one that is
+// not is told what to do.
 func TestSource(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
@@ -77,8 +77,8 @@ func TestSource(t *testing.T) {
 	}
 }
 
-// Two copies of SQLite in one process damage a file. The second is this one under another name: a real one would need a
-// C compiler.
+// Two copies of SQLite in one process damage a file. The second is this one under another name: a
+// real one would need a C compiler.
 func TestWriteRefusesAnotherLibrary(t *testing.T) {
 	t.Parallel()
 	db, other := filled(t), filled(t)
@@ -117,7 +117,8 @@ func TestWriteRefusesAnotherLibrary(t *testing.T) {
 	}
 }
 
-// The command's URL of a file is no path: a file of that name would be made, and nobody would look into it.
+// The command's URL of a file is no path: a file of that name would be made, and nobody would look
+// into it.
 func TestConnectRefusesURLs(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, open := range map[string]func(context.Context, string, int) (*DB, error){

@@ -10,8 +10,8 @@ import (
 	"github.com/outboxrelay/outbox/deadletter"
 )
 
-// A row that left its table when it died comes back with the values that it had and of the classes that they had,
-// whatever its columns are declared as.
+// A row that left its table when it died comes back with the values that it had and of the classes
+// that they had, whatever its columns are declared as.
 func TestRowsComeBackAsTheyWere(t *testing.T) {
 	t.Parallel()
 	const names = `(n INTEGER PRIMARY KEY, uid UUID NOT NULL, kind TEXT, body BLOB, k ANY, done TEXT, tries INT, due TEXT, extra ANY, raw BLOB, price REAL, "it's ""q"" \" TEXT, "a.b" TEXT)`

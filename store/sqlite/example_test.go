@@ -14,8 +14,8 @@ import (
 	"github.com/outboxrelay/outbox/store/sqlite/migrations"
 )
 
-// A service, its file and its relay in one process: an order is placed, and who listens is told of it once it is
-// committed.
+// A service, its file and its relay in one process: an order is placed, and who listens is told of
+// it once it is committed.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	dir, err := os.MkdirTemp("", "shop")

@@ -17,9 +17,9 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/sqltx"
 )
 
-// NewInbox returns an inbox for transactions of DB.Begin, or of a library on a handle of sqlite.Source. The tables are
-// of migration core/006. The transaction must be one that writes (BEGIN IMMEDIATE), as those of DB.Begin are: then no
-// copy is handled beside it.
+// NewInbox returns an inbox for transactions of DB.Begin, or of a library on a handle of
+// sqlite.Source. The tables are of migration core/006. The transaction must be one that writes
+// (BEGIN IMMEDIATE), as those of DB.Begin are: then no copy is handled beside it.
 func NewInbox(cfg inbox.Config) (*inbox.Inbox[outbox.SQLTx], error) {
 	return newInbox[outbox.SQLTx](cfg)
 }
@@ -64,7 +64,8 @@ func (s inboxStore[Tx]) Remember(ctx context.Context, tx Tx, deliveries []inbox.
 	return known, nil
 }
 
-// remember looks into the table that is written to no more, and writes into the other one unless it has the id.
+// remember looks into the table that is written to no more, and writes into the other one unless it
+// has the id.
 func remember(ctx context.Context, on *cold.Tx, turn int, now time.Time, d inbox.Delivery) (inbox.Known, error) {
 	for i, id := range d.IDs {
 		q := inboxQuery{Table: inboxTable(1 - turn), Key: uuid.UUID(id.Hash), Payload: seen.UUID(d.Payload), Now: now,

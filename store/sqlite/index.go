@@ -8,8 +8,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
 )
 
-// findNames fills in what the table's statements need beside its layout: its columns, and the indexes that they are to
-// use.
+// findNames fills in what the table's statements need beside its layout: its columns, and the
+// indexes that they are to use.
 func (s *store) findNames(ctx context.Context, columns []sqlitetable.Column) (tableNames, error) {
 	names := tableNames{Layout: sqlitetable.Quote(s.layout),
 		Columns: sqlitetable.KeptColumns(columns, s.layout.Payload)}
@@ -26,8 +26,9 @@ func (s *store) findNames(ctx context.Context, columns []sqlitetable.Column) (ta
 	return names, s.findIndex(ctx, "claim", &names, &names.Waiting, s.layout.NextRetryAt, nil, false)
 }
 
-// findIndex sets into to the first partial index on the columns that a statement can use, if there is one. SQLite
-// refuses to run a statement that names an index which does not serve it; so a claim can rely on the one it names.
+// findIndex sets into to the first partial index on the columns that a statement can use, if there
+// is one. SQLite refuses to run a statement that names an index which does not serve it; so a claim
+// can rely on the one it names.
 func (s *store) findIndex(
 	ctx context.Context, statement string, names *tableNames, into *string, first string, second any, rowid bool,
 ) error {
@@ -53,7 +54,8 @@ func (s *store) findIndex(
 	return ctx.Err()
 }
 
-// list runs a statement that asks for names, of which the table and its database are the first two parameters.
+// list runs a statement that asks for names, of which the table and its database are the first two
+// parameters.
 func (s *store) list(ctx context.Context, text string, args ...any) (names []string, err error) {
 	table, database := sqlitetable.SplitName(s.layout.Table)
 	rows, err := s.db.read.QueryContext(ctx, text, append([]any{table, database}, args...)...)

@@ -12,8 +12,9 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// A context that ends in the middle of a Write must not cost the caller's transaction what he did before and does
-// afterwards: SQLite rolls a transaction back when an INSERT is interrupted, and what follows would commit by itself.
+// A context that ends in the middle of a Write must not cost the caller's transaction what he did
+// before and does afterwards: SQLite rolls a transaction back when an INSERT is interrupted, and
+// what follows would commit by itself.
 func TestWriteWhoseContextEnds(t *testing.T) {
 	t.Parallel()
 	db := filled(t)

@@ -16,8 +16,9 @@ import (
 // relaysKept is how long a relay that has gone is remembered.
 const relaysKept = time.Minute
 
-// Lease implements outbox.Store. It asks before it waits for the file's write lock, and mostly there is nothing to
-// write. The clock is the machine's: the database has no other, and all who may serve the file share it.
+// Lease implements outbox.Store. It asks before it waits for the file's write lock, and mostly
+// there is nothing to write. The clock is the machine's: the database has no other, and all who may
+// serve the file share it.
 func (s *store) Lease(ctx context.Context, request outbox.LeaseRequest) (leased outbox.Leased, err error) {
 	var due bool
 	if err := s.db.check(); err != nil { // the one thing that every relay asks all the time
@@ -67,8 +68,8 @@ func (a leaseArgs) args() []any {
 
 // take writes what is due.
 func (s *store) take(ctx context.Context, tx *sql.Tx, at leaseArgs, r outbox.LeaseRequest) error {
-	// Each time: lanes whose rows are gone (a file put together by hand) nobody could serve, and every relay would look
-	// as if it stood by.
+	// Each time: lanes whose rows are gone (a file put together by hand) nobody could serve, and
+	// every relay would look as if it stood by.
 	if _, err := tx.ExecContext(ctx, s.sql.leaseRows, at.table, outbox.LaneCount); err != nil {
 		return err
 	}

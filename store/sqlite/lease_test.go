@@ -21,8 +21,8 @@ func leased(t *testing.T, s *store, owner uuid.UUID, ttl time.Duration) outbox.L
 	return got
 }
 
-// A relay vanished and the clock was set back by hours, or came up without a battery: its lanes are served a lease
-// later, not hours later. One that is alive keeps its own.
+// A relay vanished and the clock was set back by hours, or came up without a battery: its lanes are
+// served a lease later, not hours later. One that is alive keeps its own.
 func TestLeasesFromBeforeAClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
@@ -63,8 +63,8 @@ func TestLeasesFromBeforeAClockWasSetBack(t *testing.T) {
 	}
 }
 
-// Somebody kept the write lock for longer than a lease. Whoever gets it first takes nothing from the others, who have
-// waited as long.
+// Somebody kept the write lock for longer than a lease. Whoever gets it first takes nothing from
+// the others, who have waited as long.
 func TestRelaysThatLapsedTogetherKeepTheirLanes(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "outbox.db")
@@ -150,8 +150,8 @@ func TestOneTableUnderSeveralNames(t *testing.T) {
 	}
 }
 
-// A time of a retry that plain SQL has written, in any of SQLite's forms: a mapped table's is read as the time it is,
-// ours refuse what is not in the one form.
+// A time of a retry that plain SQL has written, in any of SQLite's forms: a mapped table's is read
+// as the time it is, ours refuse what is not in the one form.
 func TestRetryTimesOfPlainSQL(t *testing.T) {
 	t.Parallel()
 	db := filled(t)

@@ -8,15 +8,17 @@ import (
 	"sync/atomic"
 )
 
-// ErrTwoLibraries is the answer to a transaction of another copy of SQLite than this package's, on a file that this
-// process has open as a DB. The system's locks on a file belong to the process: two copies in it undo each other's, and
-// the file is damaged (sqlite.org/howtocorrupt.html, 2.2.1; measured: malformed after 800 commits).
+// ErrTwoLibraries is the answer to a transaction of another copy of SQLite than this package's, on
+// a file that this process has open as a DB. The system's locks on a file belong to the process:
+// two copies in it undo each other's, and the file is damaged (sqlite.org/howtocorrupt.html, 2.2.1;
+// measured: malformed after 800 commits).
 var ErrTwoLibraries = errors.New("this process has the file open through two SQLite libraries, which would " +
 	"damage it: " +
 	"take the transaction from sql.Open(\"sqlite\", sqlite.Source(path)) or the DB, or run the relay as a process " +
 	"of its own")
 
-// opened are the DBs of this process. NewWriter, which knows no DB, has to ask whose file a transaction writes to.
+// opened are the DBs of this process. NewWriter, which knows no DB, has to ask whose file a
+// transaction writes to.
 var opened struct {
 	mu    sync.Mutex
 	all   map[*DB]string // the library of each

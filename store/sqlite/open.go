@@ -11,7 +11,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
 )
 
-// openTable is DB.OpenTable. A table that is missing or older than the layout needs is an *outbox.SchemaError.
+// openTable is DB.OpenTable. A table that is missing or older than the layout needs is an
+// *outbox.SchemaError.
 func openTable(ctx context.Context, db *DB, layout outbox.Layout) (*store, error) {
 	if err := layout.Validate(); err != nil {
 		return nil, err
@@ -69,8 +70,8 @@ func refuseLog(ctx context.Context, db *DB, layout outbox.Layout) error {
 	return refusal
 }
 
-// OpenTable implements outbox.Database. It checks that the file is whole and that the table fits the layout. A file
-// that can only be read is ErrReadOnly.
+// OpenTable implements outbox.Database. It checks that the file is whole and that the table fits
+// the layout. A file that can only be read is ErrReadOnly.
 func (d served) OpenTable(ctx context.Context, layout outbox.Layout) (outbox.Store, error) {
 	s, err := openTable(ctx, d.db, layout)
 	if err != nil {

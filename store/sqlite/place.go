@@ -11,17 +11,19 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 )
 
-// place is where an open file is: itself, its WAL, and the index of the WAL, through which all processes that have the
-// file open see the same.
+// place is where an open file is: itself, its WAL, and the index of the WAL, through which all
+// processes that have the file open see the same.
 //
-// While one connection of anybody has the file open, SQLite itself removes none of them. What is missing or another
-// than at the beginning was taken away by somebody else. Then this process and those that come later no longer see each
-// other's commits, or overwrite them, and SQLite notices nothing.
+// While one connection of anybody has the file open, SQLite itself removes none of them. What is
+// missing or another than at the beginning was taken away by somebody else. Then this process and
+// those that come later no longer see each other's commits, or overwrite them, and SQLite notices
+// nothing.
 type place struct {
 	parts [3]part
 }
 
-// part is one of the files. info is nil where there was none: a file that can only be read needs no WAL.
+// part is one of the files. info is nil where there was none: a file that can only be read needs no
+// WAL.
 type part struct {
 	name string
 	info os.FileInfo
@@ -32,8 +34,8 @@ const (
 	walPart
 )
 
-// findPlace is to be called while a connection has the file open. A WAL lies beside the file that symbolic links lead
-// to.
+// findPlace is to be called while a connection has the file open. A WAL lies beside the file that
+// symbolic links lead to.
 func findPlace(full string) (p place, err error) {
 	name, err := filepath.EvalSymlinks(full)
 	if err != nil {
@@ -57,7 +59,8 @@ func (p *part) gone() bool {
 	return errors.Is(err, os.ErrNotExist) || err == nil && !os.SameFile(info, p.info)
 }
 
-// inPlace looks whether the file and what is beside it are still those that are open. Measured: 0.5 µs a part.
+// inPlace looks whether the file and what is beside it are still those that are open. Measured: 0.5
+// µs a part.
 func (d *DB) inPlace() error {
 	for i := range d.place.parts {
 		if d.place.parts[i].gone() {
@@ -82,12 +85,13 @@ func (d *DB) check() error {
 	return err
 }
 
-// rescue moves what was committed into the file, where the WAL was deleted: this process and those that have the same
-// one open are the last to know its content. The caller holds the write lock, so nobody is about to commit to it, and
-// the one that comes later finds everything in the file.
+// rescue moves what was committed into the file, where the WAL was deleted: this process and those
+// that have the same one open are the last to know its content. The caller holds the write lock, so
+// nobody is about to commit to it, and the one that comes later finds everything in the file.
 //
-// It does nothing where somebody has written to a new WAL: pages of two histories would be mixed. Nor where the WAL is
-// there and only its index has gone: then the next process to open the file reads it.
+// It does nothing where somebody has written to a new WAL: pages of two histories would be mixed.
+// Nor where the WAL is there and only its index has gone: then the next process to open the file
+// reads it.
 func (d *DB) rescue() {
 	wal := &d.place.parts[walPart]
 	if d.place.parts[mainPart].gone() || !wal.gone() {
@@ -100,8 +104,8 @@ func (d *DB) rescue() {
 	_, _ = d.anchor.Exec("PRAGMA wal_checkpoint(PASSIVE)")
 }
 
-// hold opens the connection that keeps the others' closing from removing the WAL: no statement on it is ever
-// interrupted, after which the driver would drop it.
+// hold opens the connection that keeps the others' closing from removing the WAL: no statement on
+// it is ever interrupted, after which the driver would drop it.
 func (d *DB) hold(ctx context.Context) error {
 	var err error
 	if d.anchor, err = sql.Open("sqlite", sqlitefile.Source(d.full, "rw", "deferred")); err != nil {

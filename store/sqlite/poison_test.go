@@ -152,7 +152,8 @@ func TestSettleIsolatesWhatTheFileRefuses(t *testing.T) {
 	}
 }
 
-// Columns that cannot play their part are found when the table is opened, not after its first events were published.
+// Columns that cannot play their part are found when the table is opened, not after its first
+// events were published.
 func TestOpenRefusesWhatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	db := filled(t)

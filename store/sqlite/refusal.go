@@ -10,7 +10,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// whole says of an error by which the file takes no row of a settle at all that it is so, and what to do.
+// whole says of an error by which the file takes no row of a settle at all that it is so, and what
+// to do.
 func whole(err error) error {
 	var failure *driver.Error
 	if !errors.As(err, &failure) || errors.Is(err, ErrReplaced) {

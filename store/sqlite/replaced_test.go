@@ -15,7 +15,8 @@ import (
 	"github.com/outboxrelay/outbox/store/sqlite/migrations"
 )
 
-// SQLite goes on with a file that was deleted, and a writer would never know that nobody reads what it writes.
+// SQLite goes on with a file that was deleted, and a writer would never know that nobody reads what
+// it writes.
 func TestFileReplaced(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "outbox.db")
@@ -63,8 +64,8 @@ func TestFileReplaced(t *testing.T) {
 	use(ErrReplaced)
 }
 
-// A script that tidies up takes -wal and -shm for temporary files. What was committed before is in the file, and
-// nothing is committed that would not be.
+// A script that tidies up takes -wal and -shm for temporary files. What was committed before is in
+// the file, and nothing is committed that would not be.
 func TestWALRemoved(t *testing.T) {
 	t.Parallel()
 	for name, suffixes := range map[string][]string{"wal": {"-wal"}, "shm": {"-shm"}, "both": {"-wal", "-shm"}} {
@@ -138,8 +139,8 @@ func TestWALRemoved(t *testing.T) {
 	}
 }
 
-// Who comes and goes takes nothing away from those who stay: their connections hold the file, even when all that they
-// use are closed.
+// Who comes and goes takes nothing away from those who stay: their connections hold the file, even
+// when all that they use are closed.
 func TestPlaceOutlivesConnections(t *testing.T) {
 	t.Parallel()
 	db := filled(t)

@@ -11,11 +11,12 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/sqlitecold"
 )
 
-// sweepRows is how many rows one search of a sweep reads. More make it faster by little and the pauses between them
-// longer.
+// sweepRows is how many rows one search of a sweep reads. More make it faster by little and the
+// pauses between them longer.
 const sweepRows = 5000
 
-// aging is a retention.Dialect. A removal is one write transaction, and holds up other writers as long as it takes.
+// aging is a retention.Dialect. A removal is one write transaction, and holds up other writers as
+// long as it takes.
 //
 // What it frees is used again by later rows; the file does not shrink before somebody runs VACUUM.
 type aging struct {
@@ -27,9 +28,9 @@ var _ retention.Dialect = aging{}
 
 func newAging(db *DB) aging { return aging{sqlitecold.DB{File: db}, db} }
 
-// OpenRetention returns the retention of an outbox table, whose rows grow old in the order of their positions, or of
-// retention.Letters. Errors are an *outbox.SchemaError or retention.ErrNoAge if waiting does not cure them. A table
-// WITHOUT ROWID has none.
+// OpenRetention returns the retention of an outbox table, whose rows grow old in the order of their
+// positions, or of retention.Letters. Errors are an *outbox.SchemaError or retention.ErrNoAge if
+// waiting does not cure them. A table WITHOUT ROWID has none.
 func (d *DB) OpenRetention(ctx context.Context, layout outbox.Layout) (*retention.Table, error) {
 	return retention.Open(ctx, newAging(d), layout)
 }

@@ -57,8 +57,8 @@ func TestRetentionPlans(t *testing.T) {
 	}
 }
 
-// Times that plain SQL wrote in another of SQLite's forms count as what they are, what is no time never grows old, and
-// ids may have any form.
+// Times that plain SQL wrote in another of SQLite's forms count as what they are, what is no time
+// never grows old, and ids may have any form.
 func TestRetentionOfOtherTimesAndIDs(t *testing.T) {
 	t.Parallel()
 	db := filled(t,
@@ -124,7 +124,8 @@ func TestRetentionRefusesWhatItCannotServe(t *testing.T) {
 	}
 }
 
-// A clock that is set back leaves times that are yet to come: they must not keep everybody out until they come.
+// A clock that is set back leaves times that are yet to come: they must not keep everybody out
+// until they come.
 func TestRetentionAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	db := filled(t)

@@ -18,14 +18,16 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
 )
 
-// unsettledRetry is how long a row waits whose dead letter cannot be stored. Somebody has to act before it can.
+// unsettledRetry is how long a row waits whose dead letter cannot be stored. Somebody has to act
+// before it can.
 const unsettledRetry = time.Hour
 
 // Settle implements outbox.Store. All outcomes are one transaction, and one fsync.
 //
-// If the file refuses one of them (a check of a mapped table, somebody's trigger) the others are settled. Its row then
-// waits, with the refusal as its error; what the file does not even take that for is returned as refused. Without this
-// the lanes would stand still until somebody removed the row.
+// If the file refuses one of them (a check of a mapped table, somebody's trigger) the others are
+// settled. Its row then waits, with the refusal as its error; what the file does not even take that
+// for is returned as refused. Without this the lanes would stand still until somebody removed the
+// row.
 func (s *store) Settle(
 	ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome,
 ) (outbox.Settled, error) {
@@ -59,9 +61,10 @@ func (s *store) settle(
 		if err != nil || held == 0 {
 			return err
 		}
-		// A statement a row. One for all, over json_each, takes 10 rather than 13 µs a row. But it is a join, and with
-		// statistics from before a backlog the planner may begin it at the wrong end. Not cancelled by ctx, statement
-		// by statement: the driver would start a goroutine for each.
+		// A statement a row. One for all, over json_each, takes 10 rather than 13 µs a row. But it
+		// is a join, and with statistics from before a backlog the planner may begin it at the
+		// wrong end. Not cancelled by ctx, statement by statement: the driver would start a
+		// goroutine for each.
 		t := settling{store: s, ctx: context.WithoutCancel(ctx), tx: tx, now: time.Now()} // not sooner: it may have waited
 		t.stamp = stamp(t.now)
 		waiting := outbox.HeldKeys{}
@@ -92,8 +95,8 @@ func (s *store) settle(
 	return settled, refusal, nil
 }
 
-// heldNow returns those of the lanes that owner holds at the epoch it knows, a bit each. They cannot change hands
-// before the transaction ends.
+// heldNow returns those of the lanes that owner holds at the epoch it knows, a bit each. They
+// cannot change hands before the transaction ends.
 func (s *store) heldNow(ctx context.Context, tx *sql.Tx, owner uuid.UUID, lanes []outbox.Lane) (held int64, err error) {
 	stmt, err := s.sql.settleHeld.on(ctx, s.db.write)
 	if err != nil {
@@ -218,9 +221,10 @@ func (t *settling) refuse(o *outbox.Outcome, refusal error) {
 	}
 }
 
-// ended returns the refusal of a row if the whole transaction has ended with it, as raise(ROLLBACK) in somebody's
-// trigger does, and a constraint that says ON CONFLICT ROLLBACK. The rows after it would be settled one by one, and
-// without the guard of the lease. Only where there is no transaction another can begin; it is rolled back with ours.
+// ended returns the refusal of a row if the whole transaction has ended with it, as raise(ROLLBACK)
+// in somebody's trigger does, and a constraint that says ON CONFLICT ROLLBACK. The rows after it
+// would be settled one by one, and without the guard of the lease. Only where there is no
+// transaction another can begin; it is rolled back with ours.
 func (t *settling) ended(refusal error) error {
 	if _, err := t.tx.ExecContext(t.ctx, "BEGIN"); err == nil {
 		return fmt.Errorf("nothing is settled, a trigger or a constraint of the table rolls the transaction back instead "+
@@ -279,8 +283,8 @@ func (t *settling) delivered(o *outbox.Outcome) (bool, error) {
 	})
 }
 
-// leave marks a delivered row, or removes it. What a letter needs is marked. What an earlier settle, whose reply was
-// lost, has removed counts as delivered.
+// leave marks a delivered row, or removes it. What a letter needs is marked. What an earlier
+// settle, whose reply was lost, has removed counts as delivered.
 func (t *settling) leave(rec *outbox.Record) (changed bool, err error) {
 	if !t.layout.Settle.Removes() {
 		return t.run(&t.sql.settleDelivered, rec)
@@ -315,8 +319,8 @@ func (s *store) removing() (all []*prepared) {
 	return all
 }
 
-// dead writes one letter a failed destination and marks or removes the row; all of it or, if the file refuses a part,
-// nothing.
+// dead writes one letter a failed destination and marks or removes the row; all of it or, if the
+// file refuses a part, nothing.
 func (t *settling) dead(o *outbox.Outcome) (changed bool, err error) {
 	return sqlitetable.Die(t.ctx, t.tx, o, t.layout.Table, t.stamp, func(name string, args ...any) (bool, error) {
 		return t.exec(t.sql.deadly(name), args...)

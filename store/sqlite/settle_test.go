@@ -51,8 +51,8 @@ func TestBusyIsExplained(t *testing.T) {
 	}
 }
 
-// A file that can grow no more takes no row of a settle. That is said with what ends it, and once it may grow again all
-// of it is settled.
+// A file that can grow no more takes no row of a settle. That is said with what ends it, and once
+// it may grow again all of it is settled.
 func TestSettleOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	own := reopened(t, filepath.Join(t.TempDir(), "outbox.db"))
@@ -172,7 +172,8 @@ func TestOneReaderIsEnough(t *testing.T) {
 	}
 }
 
-// A settle whose context has ended changes nothing, and leaves the connection that writes to others.
+// A settle whose context has ended changes nothing, and leaves the connection that writes to
+// others.
 func TestSettleEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
@@ -200,8 +201,8 @@ func TestSettleEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// What is behind a refused row in its key is refused with it: a process that dies then has both go out again, in their
-// order. Other keys are settled.
+// What is behind a refused row in its key is refused with it: a process that dies then has both go
+// out again, in their order. Other keys are settled.
 func TestRefusedRowsHoldTheirKeys(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
@@ -234,8 +235,8 @@ func TestRefusedRowsHoldTheirKeys(t *testing.T) {
 	}
 }
 
-// A trigger that ends the transaction ends the settle: what came after it would be settled without the lease's guard,
-// and what came before it is undone.
+// A trigger that ends the transaction ends the settle: what came after it would be settled without
+// the lease's guard, and what came before it is undone.
 func TestSettleEndsWithItsTransaction(t *testing.T) {
 	t.Parallel()
 	db := filled(t)

@@ -19,16 +19,16 @@ var files = sqlitetable.Files(sqlFiles)
 // plain returns a statement that needs no names.
 func plain(name string) (string, error) { return files.Statement(name, nil) }
 
-// prepared is a statement that is compiled once a connection and then kept. Compiling takes longer than most of them
-// run (measured: the claim 95 µs, and 4 to find nothing).
+// prepared is a statement that is compiled once a connection and then kept. Compiling takes longer
+// than most of them run (measured: the claim 95 µs, and 4 to find nothing).
 type prepared struct {
 	text string
 	mu   sync.Mutex
 	stmt *sql.Stmt
 }
 
-// on compiles the statement for a pool, at the first call. It waits for a connection then: before a transaction is
-// begun on the only one, not in it.
+// on compiles the statement for a pool, at the first call. It waits for a connection then: before a
+// transaction is begun on the only one, not in it.
 func (p *prepared) on(ctx context.Context, db *sql.DB) (*sql.Stmt, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -42,8 +42,8 @@ func (p *prepared) on(ctx context.Context, db *sql.DB) (*sql.Stmt, error) {
 	return p.stmt, nil
 }
 
-// statements are those of one outbox table. Those of the leases are compiled anew each time: they run a few times a
-// second.
+// statements are those of one outbox table. Those of the leases are compiled anew each time: they
+// run a few times a second.
 type statements struct {
 	claim, backlog, owes, settleOwed                                                             prepared
 	settleHeld, settleDelivered, settleRetry, settleApps, settleLetter, settleDead               prepared

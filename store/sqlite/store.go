@@ -25,8 +25,8 @@ type store struct {
 	maxPayload int    // bytes; a longer one is a defect
 }
 
-// maxPayload is below what a broker answers by closing the connection, and so the whole relay would wait for ever
-// (Redis: 512 MB).
+// maxPayload is below what a broker answers by closing the connection, and so the whole relay would
+// wait for ever (Redis: 512 MB).
 const maxPayload = 256 << 20
 
 var _ outbox.DeliveryStore = (*store)(nil)
@@ -61,12 +61,14 @@ func (s *store) backlog(ctx context.Context, limit int) (b outbox.Backlog, err e
 	return b, nil
 }
 
-// fairness is how a table's tenants share a claim. The zero value is that of a table whose claims cannot be shared.
+// fairness is how a table's tenants share a claim. The zero value is that of a table whose claims
+// cannot be shared.
 type fairness struct {
 	tenants, claim prepared
 
-	// Where the next fair claim begins, by the first of its lanes. Each of a relay's workers goes round on its own:
-	// taking turns at one circle, one of two workers would meet the same half of the tenants for ever.
+	// Where the next fair claim begins, by the first of its lanes. Each of a relay's workers goes
+	// round on its own: taking turns at one circle, one of two workers would meet the same half of
+	// the tenants for ever.
 	mu   sync.Mutex
 	last map[int16]any
 }

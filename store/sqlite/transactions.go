@@ -9,8 +9,8 @@ import (
 	"github.com/outboxrelay/outbox/inbox"
 )
 
-// Transactions are those of an open file, for the handlers of a group (package inbox/group). They take turns with all
-// that writes into the file.
+// Transactions are those of an open file, for the handlers of a group (package inbox/group). They
+// take turns with all that writes into the file.
 func Transactions(db *DB) inbox.Transactions[*sql.Tx] {
 	return inbox.Transactions[*sql.Tx]{
 		Inbox: newInbox[*sql.Tx],

@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// Relays give way to producers. Between processes SQLite has no queue. Who waits for the write lock sleeps and tries
-// again, in plain SQL for up to 100 ms a time. Among relays that settle one after the other he finds it taken again and
-// again. So at the beginning of each second of the machine's clock, which all of them share, no relay begins a
-// transaction that could as well begin later. A breath is longer than the longest of SQLite's pauses, by what a
-// transaction that began before it may last yet: whoever waits tries within it.
+// Relays give way to producers. Between processes SQLite has no queue. Who waits for the write lock
+// sleeps and tries again, in plain SQL for up to 100 ms a time. Among relays that settle one after
+// the other he finds it taken again and again. So at the beginning of each second of the machine's
+// clock, which all of them share, no relay begins a transaction that could as well begin later. A
+// breath is longer than the longest of SQLite's pauses, by what a transaction that began before it
+// may last yet: whoever waits tries within it.
 //
 // A relay that is hardly ever at the lock need not: its settles would only come later.
 const (

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Relays that hold the write lock much of the time pause together, at the beginning of a second; the others do not.
+// Relays that hold the write lock much of the time pause together, at the beginning of a second;
+// the others do not.
 func TestBusyRelaysBreathe(t *testing.T) {
 	t.Parallel()
 	second := func(n float64) time.Time {

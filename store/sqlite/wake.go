@@ -12,8 +12,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 )
 
-// lookEvery is how often Listen looks. A look is a read of shared memory and costs microseconds; this many a second
-// are a fraction of a percent of one CPU.
+// lookEvery is how often Listen looks. A look is a read of shared memory and costs microseconds;
+// this many a second are a fraction of a percent of one CPU.
 const lookEvery = 5 * time.Millisecond
 
 // Watch implements outbox.Database. A claim that finds nothing is a read of memory already.
@@ -21,10 +21,10 @@ func (d served) Watch([]outbox.Store) (func(context.Context, []bool) ([]outbox.W
 	return nil, nil
 }
 
-// Listen implements outbox.Database: it calls wake soon after anybody has committed anything to the file, this process
-// or another, with this library or without. It does not know into which table: the name is always "". It opens a
-// connection for itself.
-// Waking is a courtesy: one that is lost costs the relay's poll interval and nothing else.
+// Listen implements outbox.Database: it calls wake soon after anybody has committed anything to the
+// file, this process or another, with this library or without. It does not know into which table:
+// the name is always "". It opens a connection for itself. Waking is a courtesy: one that is lost
+// costs the relay's poll interval and nothing else.
 func (d served) Listen(ctx context.Context, log *slog.Logger, wake func(table string)) error {
 	text, err := plain("wake")
 	if err != nil {
@@ -74,7 +74,8 @@ func listen(ctx context.Context, db *DB, text string, ready func(), wake func(ta
 	}
 	// Or its connection would stay open under the pool's close, and keep the WAL from going.
 	defer func() { _ = look.Close() }()
-	// With a context that can end, the driver starts a goroutine for each look, which costs as much again.
+	// With a context that can end, the driver starts a goroutine for each look, which costs as much
+	// again.
 	alone := context.WithoutCancel(ctx)
 	var seen int64
 	if err := look.QueryRowContext(alone).Scan(&seen); err != nil {

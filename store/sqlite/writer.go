@@ -22,21 +22,23 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/sqltx"
 )
 
-// rowsPerInsert is how many events one statement takes. With twelve parameters each they stay far below the 32,766 that
-// SQLite allows.
+// rowsPerInsert is how many events one statement takes. With twelve parameters each they stay far
+// below the 32,766 that SQLite allows.
 const rowsPerInsert = 200
 
-// NewWriter returns a Writer for database/sql transactions, and so for whatever is built on them (GORM, ent, sqlx, bun,
-// sqlc). The table must have the columns of outbox_events. See outbox.Writer for what Write guarantees; Strict order
-// costs nothing here, because positions are always in the order of the commits. An error of the database undoes the
-// call and, unlike in PostgreSQL, leaves the transaction usable where SQLite itself does.
+// NewWriter returns a Writer for database/sql transactions, and so for whatever is built on them
+// (GORM, ent, sqlx, bun, sqlc). The table must have the columns of outbox_events. See outbox.Writer
+// for what Write guarantees; Strict order costs nothing here, because positions are always in the
+// order of the commits. An error of the database undoes the call and, unlike in PostgreSQL, leaves
+// the transaction usable where SQLite itself does.
 //
-// A process that has the file open as a DB may write with this package's SQLite alone, modernc.org/sqlite. It does so
-// in transactions of DB.Begin, of DB.Writes, or of a handle of its own, sql.Open("sqlite", sqlite.Source(path)). Two
-// SQLite libraries in one process damage the file, because each undoes the other's locks; Write finds that out and
-// returns ErrTwoLibraries. Any library may write from another process, if its transactions wait and begin with BEGIN
-// IMMEDIATE. One that reads first and then writes fails at once when somebody else has written meanwhile. For
-// github.com/mattn/go-sqlite3 that is
+// A process that has the file open as a DB may write with this package's SQLite alone,
+// modernc.org/sqlite. It does so in transactions of DB.Begin, of DB.Writes, or of a handle of its
+// own, sql.Open("sqlite", sqlite.Source(path)). Two SQLite libraries in one process damage the
+// file, because each undoes the other's locks; Write finds that out and returns ErrTwoLibraries.
+// Any library may write from another process, if its transactions wait and begin with BEGIN
+// IMMEDIATE. One that reads first and then writes fails at once when somebody else has written
+// meanwhile. For github.com/mattn/go-sqlite3 that is
 //
 //	file:shop.db?_busy_timeout=30000&_txlock=immediate&_journal_mode=WAL&_synchronous=FULL&_foreign_keys=on
 //
@@ -49,9 +51,9 @@ func NewWriter(cfg outbox.WriterConfig) (outbox.Writer[outbox.SQLTx], error) {
 	return eventrow.NewWriter(in, cfg), nil
 }
 
-// NewWriter is the package's NewWriter for transactions of d alone, Begin's and those of Writes. Its statement is
-// compiled once and not at each Write, which is most of what a single event costs. It waits for the connection that
-// writes.
+// NewWriter is the package's NewWriter for transactions of d alone, Begin's and those of Writes.
+// Its statement is compiled once and not at each Write, which is most of what a single event costs.
+// It waits for the connection that writes.
 func (d *DB) NewWriter(ctx context.Context, cfg outbox.WriterConfig) (outbox.Writer[outbox.SQLTx], error) {
 	in, err := newInserter(cfg)
 	if err != nil {
@@ -127,8 +129,8 @@ func (in *inserter) Insert(
 	if err != nil {
 		return nil, err
 	}
-	// From here on a statement is not interrupted: SQLite would roll the whole transaction back, the caller's part of
-	// it too, and his next statements would each commit by themselves.
+	// From here on a statement is not interrupted: SQLite would roll the whole transaction back,
+	// the caller's part of it too, and his next statements would each commit by themselves.
 	between, ctx := ctx, context.WithoutCancel(ctx)
 	if err := in.checkLibrary(ctx, tx); err != nil {
 		return nil, err
@@ -209,23 +211,24 @@ func (in *inserter) insert(
 	return inserted, explainWrite(result.Err())
 }
 
-// explainWrite is explain for a transaction that somebody else began, to whom other things are said: one of DB.Begin
-// has the write lock already.
+// explainWrite is explain for a transaction that somebody else began, to whom other things are
+// said: one of DB.Begin has the write lock already.
 func explainWrite(err error) error {
 	return sqlitefile.Classify(err,
 		"this transaction does not wait for it, or has read before it wrote: open its handle with sqlite.Source, or set "+
 			"busy_timeout and begin it with BEGIN IMMEDIATE (_txlock=immediate)")
 }
 
-// rowArgs adds the parameters of one row. Texts, not bytes: a payload that is a BLOB is no JSON to SQLite.
+// rowArgs adds the parameters of one row. Texts, not bytes: a payload that is a BLOB is no JSON to
+// SQLite.
 func rowArgs(args []any, r *eventrow.Row) []any {
 	return append(args, r.ID.String(), r.Topic, stamp(r.OccurredAt), r.SchemaID, r.SchemaVersion, r.AggregateID,
 		r.AggregateType, r.TenantID, r.Source,
 		string(r.DestinationsJSON), string(r.Payload), string(r.MetadataJSON))
 }
 
-// checkLibrary is asked at the first Write, and again once a further DB was opened. It refuses only what is certain: a
-// transaction that cannot be asked is left alone.
+// checkLibrary is asked at the first Write, and again once a further DB was opened. It refuses only
+// what is certain: a transaction that cannot be asked is left alone.
 func (in *inserter) checkLibrary(ctx context.Context, tx outbox.SQLTx) error {
 	count := opened.count.Load()
 	if in.kept != nil || in.asked.Load() == count {

@@ -23,8 +23,8 @@ func someEvents(n int) []outbox.Event {
 	return events
 }
 
-// A call of several statements is in the transaction wholly or not at all, although SQLite, unlike PostgreSQL, lets a
-// transaction go on after an error.
+// A call of several statements is in the transaction wholly or not at all, although SQLite, unlike
+// PostgreSQL, lets a transaction go on after an error.
 func TestWriteOfManyStatementsIsAtomic(t *testing.T) {
 	t.Parallel()
 	db := filled(t,
@@ -99,7 +99,8 @@ func TestWriteOfManyStatementsFindsDuplicates(t *testing.T) {
 	}
 }
 
-// The transaction need not be ours: an application opens the file as it likes, and its transactions are deferred.
+// The transaction need not be ours: an application opens the file as it likes, and its transactions
+// are deferred.
 func TestWriteInATransactionOfTheApplications(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "outbox.db")

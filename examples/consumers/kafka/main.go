@@ -1,5 +1,6 @@
-// Command kafka ships the orders of a topic of Kafka, as a member of the group shipping. It needs DATABASE_URL and
-// KAFKA_BROKERS (host1:9092,host2:9092). Any number of processes share the partitions, each of which keeps its order.
+// Command kafka ships the orders of a topic of Kafka, as a member of the group shipping. It needs
+// DATABASE_URL and KAFKA_BROKERS (host1:9092,host2:9092). Any number of processes share the
+// partitions, each of which keeps its order.
 package main
 
 import (
@@ -25,7 +26,8 @@ func main() {
 }
 
 func consume(ctx context.Context, databaseURL, brokers string) error {
-	// A member that comes back under its name has its partitions at once, and the others keep theirs.
+	// A member that comes back under its name has its partitions at once, and the others keep
+	// theirs.
 	name, err := os.Hostname()
 	if err != nil {
 		return err

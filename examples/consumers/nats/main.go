@@ -1,5 +1,6 @@
-// Command nats ships the orders of a stream of NATS JetStream, as the durable consumer shipping. It needs DATABASE_URL
-// and NATS_URL, and the stream ORDERS with the subject order.placed. Any number of processes may run it.
+// Command nats ships the orders of a stream of NATS JetStream, as the durable consumer shipping. It
+// needs DATABASE_URL and NATS_URL, and the stream ORDERS with the subject order.placed. Any number
+// of processes may run it.
 package main
 
 import (

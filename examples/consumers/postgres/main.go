@@ -1,5 +1,6 @@
-// Command postgres ships the orders of a table that the PostgreSQL sink fills, in the service's own database. It needs
-// DATABASE_URL, and the table order_events. A row is deleted once it is in the service's log.
+// Command postgres ships the orders of a table that the PostgreSQL sink fills, in the service's own
+// database. It needs DATABASE_URL, and the table order_events. A row is deleted once it is in the
+// service's log.
 package main
 
 import (

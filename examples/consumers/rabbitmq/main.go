@@ -1,5 +1,5 @@
-// Command rabbitmq ships the orders of the queue orders of RabbitMQ. It needs DATABASE_URL and RABBITMQ_URL. Of several
-// processes one receives, and the others wait for its end.
+// Command rabbitmq ships the orders of the queue orders of RabbitMQ. It needs DATABASE_URL and
+// RABBITMQ_URL. Of several processes one receives, and the others wait for its end.
 package main
 
 import (

@@ -1,8 +1,9 @@
-// Command redispubsub ships the orders that are published on a channel of Redis. It needs DATABASE_URL and REDIS_URL.
+// Command redispubsub ships the orders that are published on a channel of Redis. It needs
+// DATABASE_URL and REDIS_URL.
 //
-// Redis Pub/Sub knows no acknowledgement and keeps nothing: what is published while no consumer is subscribed is
-// missed. So the library has no source of it, and this is how one is made. Whoever must not miss anything takes Redis
-// Streams.
+// Redis Pub/Sub knows no acknowledgement and keeps nothing: what is published while no consumer is
+// subscribed is missed. So the library has no source of it, and this is how one is made. Whoever
+// must not miss anything takes Redis Streams.
 package main
 
 import (
@@ -40,7 +41,8 @@ func consume(ctx context.Context, databaseURL, redisURL string) error {
 	return shipping.Run(ctx, databaseURL, from)
 }
 
-// channel is a source.Source. It has no PubSub.Channel, which throws away what waits there for too long.
+// channel is a source.Source. It has no PubSub.Channel, which throws away what waits there for too
+// long.
 type channel struct{ *redis.PubSub }
 
 // Receive implements source.Source: a message at a time, with nothing to acknowledge.

@@ -1,5 +1,5 @@
-// Command redisstreams ships the orders of a stream of Redis, as the group shipping. It needs DATABASE_URL and
-// REDIS_URL. Any number of processes may run it.
+// Command redisstreams ships the orders of a stream of Redis, as the group shipping. It needs
+// DATABASE_URL and REDIS_URL. Any number of processes may run it.
 package main
 
 import (

@@ -1,8 +1,10 @@
-// Package shipping is the service behind the consumers: it ships the order of an event, once an event.
+// Package shipping is the service behind the consumers: it ships the order of an event, once an
+// event.
 //
-// Messages of a broker are written into the log of the service's own database, and acknowledged after that. A group
-// handles the log: an order that cannot be shipped holds up its own key, and ends as a dead letter. The id of an event
-// is committed with its work, so that a copy does nothing, whenever it comes and whatever has crashed.
+// Messages of a broker are written into the log of the service's own database, and acknowledged
+// after that. A group handles the log: an order that cannot be shipped holds up its own key, and
+// ends as a dead letter. The id of an event is committed with its work, so that a copy does
+// nothing, whenever it comes and whatever has crashed.
 package shipping
 
 import (
@@ -23,8 +25,8 @@ import (
 // placed is what order.placed tells.
 type placed struct{ Order int64 }
 
-// open connects to the service's database, on which outbox migrate up --set core --set log was run, and makes a
-// table of its own there.
+// open connects to the service's database, on which outbox migrate up --set core --set log was run,
+// and makes a table of its own there.
 func open(ctx context.Context, databaseURL string) (*pgxpool.Pool, error) {
 	pool, err := pgxpool.New(ctx, databaseURL)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Command webhook ships the orders that are posted to it by Standard Webhooks. It needs DATABASE_URL, LISTEN (:8080)
-// and WEBHOOK_SECRET (whsec_…). TLS is left to a proxy before it. The answer is the acknowledgement: without a 2xx the
-// event is posted again.
+// Command webhook ships the orders that are posted to it by Standard Webhooks. It needs
+// DATABASE_URL, LISTEN (:8080) and WEBHOOK_SECRET (whsec_…). TLS is left to a proxy before it. The
+// answer is the acknowledgement: without a 2xx the event is posted again.
 package main
 
 import (

@@ -1,5 +1,6 @@
-// Package delivery is the part of the example that needs nothing of Encore, so that it can be run and tested without
-// Encore's command. It has the order and its event in one transaction, and a relay that publishes to a function.
+// Package delivery is the part of the example that needs nothing of Encore, so that it can be run
+// and tested without Encore's command. It has the order and its event in one transaction, and a
+// relay that publishes to a function.
 package delivery
 
 import (
@@ -37,7 +38,8 @@ func Place(ctx context.Context, tx *sql.Tx, total int64) (id int64, err error) {
 // Message is what is published of an event.
 type Message struct{ ID, Topic, Payload string }
 
-// Run delivers the events of the pool's database to publish until ctx ends. An error of publish is tried again later.
+// Run delivers the events of the pool's database to publish until ctx ends. An error of publish is
+// tried again later.
 func Run(ctx context.Context, pool *pgxpool.Pool, publish func(context.Context, Message) error) error {
 	sink := outbox.SinkFunc(func(ctx context.Context, d outbox.Delivery) error {
 		return publish(ctx, Message{d.ID.String(), d.Topic, string(d.Payload)})

@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// The service's folder is applied by golang-migrate, on which Encore is built. Two orders are placed, one is rolled
-// back, and the two events arrive.
+// The service's folder is applied by golang-migrate, on which Encore is built. Two orders are
+// placed, one is rolled back, and the two events arrive.
 func TestOrders(t *testing.T) {
 	t.Parallel()
 	pool, err := pgxpool.New(t.Context(), testenv.Database(t))

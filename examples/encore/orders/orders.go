@@ -1,8 +1,9 @@
-// Package orders is an Encore service that writes its events in the transaction of its data, in the database whose
-// migrations stand in migrations/. They are its own and Outbox's, in one sequence.
+// Package orders is an Encore service that writes its events in the transaction of its data, in the
+// database whose migrations stand in migrations/. They are its own and Outbox's, in one sequence.
 //
-// It guarantees what package outbox does: an order that is committed is announced on the topic, at least once. It does
-// not guarantee that this is at once: the cron job looks every minute, and delivers for most of it.
+// It guarantees what package outbox does: an order that is committed is announced on the topic, at
+// least once. It does not guarantee that this is at once: the cron job looks every minute, and
+// delivers for most of it.
 package orders
 
 import (
@@ -19,7 +20,8 @@ import (
 
 var db = sqldb.NewDatabase("orders", sqldb.DatabaseConfig{Migrations: "./migrations"})
 
-// Placed announces the orders. Encore's topics deliver at least once, as a relay does: a consumer knows a copy by ID.
+// Placed announces the orders. Encore's topics deliver at least once, as a relay does: a consumer
+// knows a copy by ID.
 var Placed = pubsub.NewTopic[*Event]("order-placed", pubsub.TopicConfig{DeliveryGuarantee: pubsub.AtLeastOnce})
 
 // Event is an event of the outbox as Encore's topics carry it.
@@ -51,7 +53,8 @@ func Place(ctx context.Context, p *PlaceParams) (*PlaceResponse, error) {
 	return &PlaceResponse{id}, tx.Commit()
 }
 
-// Where `outbox relay` cannot run beside the application, this delivers: any number of instances share the work.
+// Where `outbox relay` cannot run beside the application, this delivers: any number of instances
+// share the work.
 var _ = cron.NewJob("deliver", cron.JobConfig{Title: "Deliver events", Every: cron.Minute, Endpoint: Deliver})
 
 // Deliver publishes what is undelivered, and what comes in most of the next minute.

@@ -1,4 +1,5 @@
-// Command size measures the source of the repository: how much there is of it, and how far one thing is from another.
+// Command size measures the source of the repository: how much there is of it, and how far one
+// thing is from another.
 //
 // Guaranteed: it reads what git knows of the folder, and type-checks what it says of circles.
 //
@@ -141,7 +142,8 @@ func (s *sizes) add(name string, text []byte, folders map[string]bool) error {
 	return nil
 }
 
-// functions notes those with many ways through them: each if, loop, case, && and || is one more (McCabe 1976).
+// functions notes those with many ways through them: each if, loop, case, && and || is one more
+// (McCabe 1976).
 func (s *sizes) functions(name string, text []byte) error {
 	parsed, err := parser.ParseFile(token.NewFileSet(), name, text, parser.SkipObjectResolution)
 	if err != nil {

@@ -14,8 +14,8 @@ type Form struct {
 	Watermill bool
 }
 
-// Message appends the body of a delivery to dst, and hands the headers to header: the content type (but of Watermill),
-// the attributes, the trace context.
+// Message appends the body of a delivery to dst, and hands the headers to header: the content type
+// (but of Watermill), the attributes, the trace context.
 func (f Form) Message(dst []byte, d *outbox.Delivery, header func(name, value string)) []byte {
 	switch {
 	case f.Watermill:

@@ -13,8 +13,9 @@ import (
 // WatermillID is the header, or field, in which Watermill's marshallers keep the id of a message.
 const WatermillID = "_watermill_message_uuid"
 
-// Watermill returns what the metadata of a Watermill message holds of a delivery: the attributes of its CloudEvent with
-// the prefix ce_, and the texts of its own metadata under their own names. A handler so finds the same at each broker.
+// Watermill returns what the metadata of a Watermill message holds of a delivery: the attributes of
+// its CloudEvent with the prefix ce_, and the texts of its own metadata under their own names. A
+// handler so finds the same at each broker.
 func Watermill(d *outbox.Delivery) iter.Seq2[string, string] {
 	const prefix = "ce_"
 	return func(yield func(name, value string) bool) {

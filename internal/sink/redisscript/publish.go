@@ -12,17 +12,18 @@ import (
 	"github.com/outboxrelay/outbox/internal/sink/late"
 )
 
-// Bounds of one round. A script keeps Redis from everything else: 1000 deliveries of 500 bytes are some 4 ms, 4 MiB of
-// large ones about the same.
+// Bounds of one round. A script keeps Redis from everything else: 1000 deliveries of 500 bytes are
+// some 4 ms, 4 MiB of large ones about the same.
 const (
 	maxDeliveries = 1000
 	MaxBytes      = 4 << 20 // a single larger delivery goes alone; less while the server does not take as much, see Bytes
 )
 
-// Publish publishes a batch as outbox.Sink asks. A call that fails although the server takes others is sent again in
-// parts, down to the one delivery that fails alone: that is the delivery's own, retryable error. Where the server takes
-// nothing (no answer, no writes, no rights) the error is of class outbox.ClassUnavailable. Either may leave deliveries
-// published: they are answered as duplicates when they come again within the window.
+// Publish publishes a batch as outbox.Sink asks. A call that fails although the server takes others
+// is sent again in parts, down to the one delivery that fails alone: that is the delivery's own,
+// retryable error. Where the server takes nothing (no answer, no writes, no rights) the error is of
+// class outbox.ClassUnavailable. Either may leave deliveries published: they are answered as
+// duplicates when they come again within the window.
 //
 // Deliveries larger than a call may be go last, so that the others need not wait for them.
 //
@@ -55,7 +56,8 @@ type publication struct {
 
 // send publishes the deliveries of these indexes, which ascend, in as many rounds as it takes.
 //
-// Rounds follow each other, they are not pipelined: what follows a failed delivery of its key may be in the next one.
+// Rounds follow each other, they are not pipelined: what follows a failed delivery of its key may
+// be in the next one.
 func (p *publication) send(ctx context.Context, todo []int) {
 	for len(todo) > 0 {
 		if ctx.Err() != nil {
@@ -86,7 +88,8 @@ func (p *publication) round(ctx context.Context, r *round) {
 	}
 	dead := p.witness(ctx, failures)
 	for n, f := range failures {
-		// A witness asks no set. What send says of a delivery is its own answer, so this is of the memory.
+		// A witness asks no set. What send says of a delivery is its own answer, so this is of the
+		// memory.
 		if redis.HasErrorPrefix(f.err, "WRONGTYPE") {
 			dead[n] = true
 			failures[n].err = fmt.Errorf("a key of what the sink remembers holds something else; delete or rename it: %w", f.err)
@@ -114,8 +117,8 @@ func (p *publication) round(ctx context.Context, r *round) {
 	}
 }
 
-// failure is a call that failed as a whole. Whatever it was (no reply in time, a closed connection, OOM, a reply that
-// nobody understands), what it has published is unknown.
+// failure is a call that failed as a whole. Whatever it was (no reply in time, a closed connection,
+// OOM, a reply that nobody understands), what it has published is unknown.
 type failure struct {
 	group             string
 	lanes, deliveries []int
@@ -124,9 +127,11 @@ type failure struct {
 	err               error
 }
 
-// trip makes the round trip and answers the deliveries of the calls that did not fail. r is not to be used afterwards.
+// trip makes the round trip and answers the deliveries of the calls that did not fail. r is not to
+// be used afterwards.
 //
-// It takes three quarters of the time that is left at most. The rest is for finding out what it was, if it failed.
+// It takes three quarters of the time that is left at most. The rest is for finding out what it
+// was, if it failed.
 func (p *publication) trip(ctx context.Context, r *round) (failures []failure) {
 	ctx, cancel := late.Most(ctx)
 	defer cancel()
@@ -150,7 +155,8 @@ func (p *publication) trip(ctx context.Context, r *round) (failures []failure) {
 
 // exchange makes the round trip and tells whether it was over before ctx was.
 //
-// go-redis ends a read at ctx's deadline but does not notice its cancellation, so the wait for it is here.
+// go-redis ends a read at ctx's deadline but does not notice its cancellation, so the wait for it
+// is here.
 func (s *Publisher) exchange(ctx context.Context, r *round) bool {
 	if len(r.used) == 0 {
 		return true

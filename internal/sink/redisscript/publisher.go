@@ -1,13 +1,15 @@
-// Package redisscript publishes batches through one Lua script on Redis that remembers what it has published: the part
-// that the sinks on Redis share. A sink gives the Command that publishes one delivery, and where the memory of a
-// delivery is kept.
+// Package redisscript publishes batches through one Lua script on Redis that remembers what it has
+// published: the part that the sinks on Redis share. A sink gives the Command that publishes one
+// delivery, and where the memory of a delivery is kept.
 //
 // # What is guaranteed
 //
-//   - What outbox.Sink asks for, with the order between calls that run side by side (Command.Scattered) too.
-//   - A second copy of a delivery within the window is refused in the same step that would publish it.
-//   - A call that fails although the server takes others is sent again in parts, until the delivery that is the reason
-//     is alone (docs/adr/0005).
+//   - What outbox.Sink asks for, with the order between calls that run side by side
+//     (Command.Scattered) too.
+//   - A second copy of a delivery within the window is refused in the same step that would publish
+//     it.
+//   - A call that fails although the server takes others is sent again in parts, until the delivery
+//     that is the reason is alone (docs/adr/0005).
 //   - No password reaches an error.
 //
 // # What is not
@@ -44,9 +46,9 @@ type Command struct {
 	Arguments []any
 	// Append appends what is the value of a delivery to send.
 	Append func(dst []byte, d *outbox.Delivery) []byte
-	// Place returns which call a delivery goes into, and under which of the group's lanes, from 0 to
-	// outbox.LaneCount-1, it is remembered. An error is the delivery's answer. On a single server there is one group;
-	// in a Cluster a group is what shares a slot.
+	// Place returns which call a delivery goes into, and under which of the group's lanes, from 0
+	// to outbox.LaneCount-1, it is remembered. An error is the delivery's answer. On a single
+	// server there is one group; in a Cluster a group is what shares a slot.
 	Place func(d *outbox.Delivery) (group string, lane int, err error)
 	// Scattered says that deliveries of one ordering key may be of several groups.
 	Scattered bool
@@ -86,16 +88,18 @@ func (c Config) withDefaults() (Config, error) {
 	return c, errors.Join(problems...)
 }
 
-// own is what the names of all that this project keeps in a Redis begin with, whichever sink keeps it.
+// own is what the names of all that this project keeps in a Redis begin with, whichever sink keeps
+// it.
 const own = "outbox:"
 
-// ShortestPeriod is the first of the periods of script.lua, for all relays of a Redis: one with another would not find
-// what the others remember.
+// ShortestPeriod is the first of the periods of script.lua, for all relays of a Redis: one with
+// another would not find what the others remember.
 const ShortestPeriod = 2 * time.Minute
 
 // Publisher publishes by a Command. It is safe for concurrent use.
 type Publisher struct {
-	// Arguments of every call, in milliseconds, boxed once. They are changed by nobody but tests, before the first call.
+	// Arguments of every call, in milliseconds, boxed once. They are changed by nobody but tests,
+	// before the first call.
 	Window, Period any
 	// Bytes is how large a call may be.
 	Bytes rounds.Limit
@@ -108,14 +112,16 @@ type Publisher struct {
 	owned    bool // Close closes the client
 	password string
 
-	// For use again; a sync.Pool lost them to every second collection (300 KB more a batch of 1000).
+	// For use again; a sync.Pool lost them to every second collection (300 KB more a batch of
+	// 1000).
 	free     chan *round
 	strikes  strikes
 	inFlight sync.WaitGroup // round trips, of which Publish may have stopped waiting
 }
 
-// Open connects to a server and returns a Publisher that Close closes. Problems are what the sink itself has found
-// wrong; all are reported at once. Commands makes the Command for names with a prefix, on a Cluster or not.
+// Open connects to a server and returns a Publisher that Close closes. Problems are what the sink
+// itself has found wrong; all are reported at once. Commands makes the Command for names with a
+// prefix, on a Cluster or not.
 func Open(
 	ctx context.Context, s Server, cfg Config, commands func(prefix string, cluster bool) Command, problems ...error,
 ) (*Publisher, error) {
@@ -132,10 +138,11 @@ func Open(
 	return p, nil
 }
 
-// New returns a Publisher that uses client, which stays the caller's to close. All problems are reported at once.
+// New returns a Publisher that uses client, which stays the caller's to close. All problems are
+// reported at once.
 //
-// Whatever client's MaxRetries says, a script call is not sent twice by the client. Its ReadTimeout bounds how long a
-// connection stays in use after Publish has given up on it.
+// Whatever client's MaxRetries says, a script call is not sent twice by the client. Its ReadTimeout
+// bounds how long a connection stays in use after Publish has given up on it.
 func New(
 	client redis.UniversalClient, cfg Config, commands func(prefix string, cluster bool) Command, problems ...error,
 ) (*Publisher, error) {
@@ -181,8 +188,8 @@ func (s *Publisher) Abilities() outbox.Abilities {
 	return outbox.Abilities{Ping: s.ping, Weaknesses: s.weaknesses}
 }
 
-// weaknesses asks the server (in a Cluster one of them) what it does without room, and whether it is a replica. INFO
-// tells it where a hosted server forbids CONFIG.
+// weaknesses asks the server (in a Cluster one of them) what it does without room, and whether it
+// is a replica. INFO tells it where a hosted server forbids CONFIG.
 func (s *Publisher) weaknesses(ctx context.Context) (weak []outbox.Weakness, err error) {
 	info, err := s.client.InfoMap(ctx, "memory", "replication").Result()
 	if err != nil {
@@ -201,7 +208,8 @@ func (s *Publisher) weaknesses(ctx context.Context) (weak []outbox.Weakness, err
 	return weak, nil
 }
 
-// ping asks the server (in a Cluster one of them) whether it answers. Errors are of class outbox.ClassUnavailable.
+// ping asks the server (in a Cluster one of them) whether it answers. Errors are of class
+// outbox.ClassUnavailable.
 func (s *Publisher) ping(ctx context.Context) error {
 	if err := s.client.Ping(ctx).Err(); err != nil {
 		return outbox.Unavailable(fmt.Errorf("ping Redis: %w", s.hide(err)))
@@ -209,8 +217,8 @@ func (s *Publisher) ping(ctx context.Context) error {
 	return nil
 }
 
-// Close closes the client if it is its own, and waits for round trips that Publish gave up on. Call it after the last
-// Publish has returned.
+// Close closes the client if it is its own, and waits for round trips that Publish gave up on. Call
+// it after the last Publish has returned.
 func (s *Publisher) Close() error {
 	var err error
 	if s.owned {

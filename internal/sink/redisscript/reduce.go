@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// MaxStrikes is how often a delivery has failed alone, each time before a witness that was answered, when it is
-	// blamed. The pauses are for a connection that is cut again and again: it must not cost the delivery an attempt.
+	// MaxStrikes is how often a delivery has failed alone, each time before a witness that was
+	// answered, when it is blamed. The pauses are for a connection that is cut again and again: it
+	// must not cost the delivery an attempt.
 	MaxStrikes  = 3
 	strikePause = 100 * time.Millisecond // and twice that before the third
 	// Strikes are remembered of so many deliveries.
@@ -23,8 +24,9 @@ const (
 
 	witnessTimeout = time.Second
 	freeAfter      = 50 * time.Millisecond
-	// A witness is as large as the call that it stands for, up to this: a connection that breaks after so many bytes
-	// breaks under both. No server refuses calls of this size (the least that Redis can be limited to is 1 MiB).
+	// A witness is as large as the call that it stands for, up to this: a connection that breaks
+	// after so many bytes breaks under both. No server refuses calls of this size (the least that
+	// Redis can be limited to is 1 MiB).
 	maxPadding = 16 << 10
 
 	minLimit = 16 << 10 // calls are not made smaller for the server's sake
@@ -32,8 +34,9 @@ const (
 
 var padding = make(piece, maxPadding)
 
-// witness tells of each failed call whether the server takes nothing where that call went. It is the same script with
-// the same keys and no deliveries, so it asks the same node of a Cluster whether it takes writes to the same slot.
+// witness tells of each failed call whether the server takes nothing where that call went. It is
+// the same script with the same keys and no deliveries, so it asks the same node of a Cluster
+// whether it takes writes to the same slot.
 func (p *publication) witness(ctx context.Context, failures []failure) (dead []bool) {
 	ctx, cancel := context.WithTimeout(ctx, witnessTimeout)
 	defer cancel()
@@ -57,8 +60,8 @@ func (p *publication) witness(ctx context.Context, failures []failure) (dead []b
 	return dead
 }
 
-// reduce sends the deliveries of a call that failed although the server lives again, in two calls, or answers the one
-// delivery that it had.
+// reduce sends the deliveries of a call that failed although the server lives again, in two calls,
+// or answers the one delivery that it had.
 func (p *publication) reduce(ctx context.Context, f failure) {
 	half := len(f.deliveries) / 2
 	if half == 0 {
@@ -86,7 +89,8 @@ func (p *publication) strike(ctx context.Context, f failure) {
 		p.failed.Hold(d.Record)
 		return
 	}
-	// What was too slow would not be faster in the time that is left. It is tried again at its next turn.
+	// What was too slow would not be faster in the time that is left. It is tried again at its next
+	// turn.
 	if isTimeout(f.err) || !pause(ctx, time.Duration(struck)*strikePause) {
 		p.answer(f.deliveries, p.unavailable(f.err))
 		p.failed.Hold(d.Record)
@@ -111,8 +115,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// strikes are those against deliveries. They are never taken back: a delivery that gets through does not come
-// again, and one that was blamed is blamed at once when it fails at its next attempt.
+// strikes are those against deliveries. They are never taken back: a delivery that gets through
+// does not come again, and one that was blamed is blamed at once when it fails at its next attempt.
 type strikes struct {
 	mu sync.Mutex
 	of map[struckDelivery]int

@@ -14,7 +14,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/sink/rounds"
 )
 
-// round is one trip to Redis: one call on a single server, one a group on a Cluster. Its memory is used again.
+// round is one trip to Redis: one call on a single server, one a group on a Cluster. Its memory is
+// used again.
 type round struct {
 	buf   []byte // members, destinations and values of all calls
 	used  []*call
@@ -41,8 +42,8 @@ type call struct {
 	reply      *redis.Cmd
 }
 
-// What is kept for later rounds: as many as relays in one process are likely to publish at the same moment, none that
-// an unusually large message has blown up.
+// What is kept for later rounds: as many as relays in one process are likely to publish at the same
+// moment, none that an unusually large message has blown up.
 const (
 	keptRounds = 4
 	keptBytes  = 2 * MaxBytes
@@ -67,15 +68,16 @@ func (s *Publisher) give(r *round) {
 	}
 }
 
-// piece is a []byte that fits into an argument list without an allocation: a pointer in an interface needs none.
+// piece is a []byte that fits into an argument list without an allocation: a pointer in an
+// interface needs none.
 type piece []byte
 
 // MarshalBinary is how go-redis asks for the bytes.
 func (p *piece) MarshalBinary() ([]byte, error) { return *p, nil }
 
-// load fills r with deliveries of todo, up to the bounds of a round, and returns those that are left for later rounds.
-// The others are in r, answered because nothing can be published of their group or key, or put off until it is the turn
-// of the large ones.
+// load fills r with deliveries of todo, up to the bounds of a round, and returns those that are
+// left for later rounds. The others are in r, answered because nothing can be published of their
+// group or key, or put off until it is the turn of the large ones.
 func (r *round) load(p *publication, todo []int) (rest []int) {
 	r.reset()
 	count, limit := 0, p.Bytes.Get()
@@ -159,8 +161,8 @@ func (c *call) place(lane int) {
 	}
 }
 
-// add appends a delivery, in the format that script.lua describes. Pieces taken from buf stay valid when it grows,
-// because nothing is written to them afterwards.
+// add appends a delivery, in the format that script.lua describes. Pieces taken from buf stay valid
+// when it grows, because nothing is written to them afterwards.
 func (c *call) add(
 	buf []byte, i, lane int, d *outbox.Delivery, value func([]byte, *outbox.Delivery) []byte,
 ) []byte {
@@ -222,8 +224,9 @@ func (c *call) arguments(s *Publisher, command, what string) []any {
 	return append(c.args, s.command.Arguments...)
 }
 
-// copyHash is FNV-1a over what, beside the event id, tells two deliveries apart. It must not change: the members of the
-// sets are compared between versions of this program while it is being rolled out. (It did once, for Origin.)
+// copyHash is FNV-1a over what, beside the event id, tells two deliveries apart. It must not
+// change: the members of the sets are compared between versions of this program while it is being
+// rolled out. (It did once, for Origin.)
 func copyHash(d *outbox.Delivery) uint64 {
 	const offset, prime = 14695981039346656037, 1099511628211
 	h := uint64(offset)
@@ -260,9 +263,9 @@ func (s *Publisher) roundTrip(ctx context.Context, r *round) {
 		}
 	}
 	s.run(ctx, client, r.used, "evalsha", s.script.Hash())
-	// Redis forgets scripts (restart, SCRIPT FLUSH, fail-over). It has run nothing then, so sending again is safe; EVAL
-	// brings the source, and loads it, in the same trip and to the right node of a Cluster, where SCRIPT LOAD would
-	// take one more.
+	// Redis forgets scripts (restart, SCRIPT FLUSH, fail-over). It has run nothing then, so sending
+	// again is safe; EVAL brings the source, and loads it, in the same trip and to the right node
+	// of a Cluster, where SCRIPT LOAD would take one more.
 	var again []*call
 	for _, c := range r.used {
 		if redis.HasErrorPrefix(c.reply.Err(), "NOSCRIPT") {
@@ -274,9 +277,10 @@ func (s *Publisher) roundTrip(ctx context.Context, r *round) {
 	}
 }
 
-// apart returns a client for one large call to where the key is. Redis keeps a buffer of the call's size for the
-// connection's next one, for two seconds (measured: with 25 MB at maxmemory 24mb it takes no writes meanwhile), unless
-// the connection is closed. It is nil where the client is of somebody else's making.
+// apart returns a client for one large call to where the key is. Redis keeps a buffer of the call's
+// size for the connection's next one, for two seconds (measured: with 25 MB at maxmemory 24mb it
+// takes no writes meanwhile), unless the connection is closed. It is nil where the client is of
+// somebody else's making.
 func (s *Publisher) apart(ctx context.Context, key string) (*redis.Client, error) {
 	var options redis.Options
 	switch client := s.client.(type) {
@@ -326,8 +330,8 @@ const (
 	heldBack    = 1
 )
 
-// answer reads the script's reply, see script.lua, about the given deliveries of batch. An error means that the reply
-// makes no sense, and that results are not to be relied on.
+// answer reads the script's reply, see script.lua, about the given deliveries of batch. An error
+// means that the reply makes no sense, and that results are not to be relied on.
 func answer(
 	reply any, deliveries []int, batch []outbox.Delivery, results []outbox.Result, refusal Refusal,
 ) error {
@@ -364,8 +368,8 @@ func answer(
 
 var errUnknownReply = errors.New("the reply is not what the script answers")
 
-// reserved refuses a destination that may name what is kept for the sinks of this Redis: a stream in the place of a set
-// would have the next event fail that needs the set, whoever wrote it.
+// reserved refuses a destination that may name what is kept for the sinks of this Redis: a stream
+// in the place of a set would have the next event fail that needs the set, whoever wrote it.
 func (s *Publisher) reserved(destination string) error {
 	for _, kept := range []string{own, s.prefix} {
 		if strings.HasPrefix(destination, kept) {

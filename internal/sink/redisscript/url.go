@@ -32,8 +32,8 @@ type Server struct {
 	Hosts   []string       // the addresses of all
 }
 
-// ErrForm is all that is said of a URL that cannot be parsed: the errors of net/url and go-redis quote it, and a
-// password with an unescaped slash turns up in them as port, database or option.
+// ErrForm is all that is said of a URL that cannot be parsed: the errors of net/url and go-redis
+// quote it, and a password with an unescaped slash turns up in them as port, database or option.
 var ErrForm = errors.New("has a parameter that nobody knows or a value that one does not take; in user and password " +
 	"write / ? # % @ percent-encoded. It is not shown here because it may hold a password")
 
@@ -45,7 +45,8 @@ func (k Kind) errForm() error {
 // ErrDatabase is the error of a URL of a Cluster with a database.
 var ErrDatabase = errors.New("the Redis URL names several hosts and a database, but a Cluster has database 0 only")
 
-// Parse reads a URL. Its options are the sink's own, and go-redis's. An error shows nothing of the URL.
+// Parse reads a URL. Its options are the sink's own, and go-redis's. An error shows nothing of the
+// URL.
 func (k Kind) Parse(text string, own ...sinkurl.Option) (Server, error) {
 	if err := sinkurl.CheckUser(text); err != nil {
 		return Server{}, err
@@ -84,7 +85,8 @@ func (k Kind) Parse(text string, own ...sinkurl.Option) (Server, error) {
 	return s, problems
 }
 
-// badPort tells whether a host has a port that cannot be. go-redis finds that out when it connects, and is waited for.
+// badPort tells whether a host has a port that cannot be. go-redis finds that out when it connects,
+// and is waited for.
 func badPort(hosts []string) bool {
 	for _, host := range hosts {
 		if _, port, err := net.SplitHostPort(host); err == nil && port != "" {
@@ -137,8 +139,8 @@ func (s Server) UseTLS(settings *tls.Config) error {
 	return nil
 }
 
-// Hide replaces an error that quotes the password: proxies and old servers repeat the arguments of a command they do
-// not know, and AUTH has the password among them.
+// Hide replaces an error that quotes the password: proxies and old servers repeat the arguments of
+// a command they do not know, and AUTH has the password among them.
 func (s Server) Hide(err error) error { return sinkurl.Hide(err, s.Options.Password) }
 
 // Connect returns a client that has had an answer. An error is of class outbox.ClassUnavailable, or
@@ -155,15 +157,15 @@ func (s Server) Connect(ctx context.Context) (redis.UniversalClient, error) {
 
 // tune sets what go-redis's defaults are wrong about here.
 func tune(o *redis.Options) {
-	// By default a lost reply makes go-redis send the command again: with the window off that is a second message
-	// (measured).
+	// By default a lost reply makes go-redis send the command again: with the window off that is a
+	// second message (measured).
 	o.MaxRetries = -1
 	o.DialerRetries = 1 // trying again is the relay's business, which backs off and tells
 	o.DialTimeout = cmp.Or(o.DialTimeout, 3*time.Second)
 	o.ReadTimeout = cmp.Or(o.ReadTimeout, 5*time.Second)
 	o.ContextTimeoutEnabled = true
-	// Every batch is a pipeline. A second pool for them would dial an unreachable server twice; its one merit is the
-	// buffer.
+	// Every batch is a pipeline. A second pool for them would dial an unreachable server twice; its
+	// one merit is the buffer.
 	o.PipelinePoolSize = -1
 	o.WriteBufferSize = 128 << 10
 	// It would be announced on every connection, for hand-overs that only Redis's own cloud does.
@@ -198,9 +200,10 @@ func clusterOptions(o *redis.Options, hosts []string) *redis.ClusterOptions {
 	return &redis.ClusterOptions{
 		Addrs: hosts, ClientName: o.ClientName, Protocol: o.Protocol, Username: o.Username, Password: o.Password,
 		TLSConfig: o.TLSConfig,
-		// No redirect is followed, and no lost reply retried, within a call. After MOVED the next attempt knows the
-		// way. ASK means that the slot is being migrated: publishing at its new home already would miss what the old
-		// one remembers, and leave a set in the way of the one that is to come.
+		// No redirect is followed, and no lost reply retried, within a call. After MOVED the next
+		// attempt knows the way. ASK means that the slot is being migrated: publishing at its new
+		// home already would miss what the old one remembers, and leave a set in the way of the one
+		// that is to come.
 		MaxRedirects: -1, MaxRetries: -1, DialerRetries: o.DialerRetries,
 		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
 		PoolFIFO: o.PoolFIFO, PoolSize: o.PoolSize, PoolTimeout: o.PoolTimeout, MinIdleConns: o.MinIdleConns,

@@ -1,10 +1,11 @@
-// Package rounds is what sinks share that publish a batch in rounds, each of calls that run side by side and succeed or
-// fail as a whole.
+// Package rounds is what sinks share that publish a batch in rounds, each of calls that run side by
+// side and succeed or fail as a whole.
 //
-// Guaranteed: of two events of a key the later one is in no other call of a round than the earlier one.
+// Guaranteed: of two events of a key the later one is in no other call of a round than the earlier
+// one.
 //
-// Not guaranteed: the order between rounds, and behind an event that failed; the sink waits for a round, and holds keys
-// by outbox.HeldKeys.
+// Not guaranteed: the order between rounds, and behind an event that failed; the sink waits for a
+// round, and holds keys by outbox.HeldKeys.
 package rounds
 
 import (
@@ -16,8 +17,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Keys are the ordering keys of a round, with the call that each is in. Two events of a key must not be in two calls:
-// the later one would go out although the earlier one fails.
+// Keys are the ordering keys of a round, with the call that each is in. Two events of a key must
+// not be in two calls: the later one would go out although the earlier one fails.
 type Keys[C comparable] map[int64]*key[C]
 
 type key[C comparable] struct {
@@ -28,7 +29,8 @@ type key[C comparable] struct {
 	closed bool      // a delivery was put off, and so is what follows
 }
 
-// Join tells whether a delivery may be in a call beside what the round has of its key. If not, it closes the key.
+// Join tells whether a delivery may be in a call beside what the round has of its key. If not, it
+// closes the key.
 func (k Keys[C]) Join(rec *outbox.Record, call C) bool {
 	if !rec.Keyed {
 		return true
@@ -75,8 +77,8 @@ func (k Keys[C]) Behind(rec *outbox.Record) bool {
 // GrowAfter is when twice as much is tried again.
 const GrowAfter = time.Minute
 
-// Limit is how much a call may have: less after one that was too much. It grows again, because who has set a server's
-// limit may have raised it, or it was something else than a limit.
+// Limit is how much a call may have: less after one that was too much. It grows again, because who
+// has set a server's limit may have raised it, or it was something else than a limit.
 type Limit struct {
 	Least, Most int
 	Since       time.Time // of the last change

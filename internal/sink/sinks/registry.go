@@ -1,10 +1,12 @@
-// Package sinks is how the command finds a sink by its URL: a Registry knows the drivers of package sink.
+// Package sinks is how the command finds a sink by its URL: a Registry knows the drivers of package
+// sink.
 //
-// Guaranteed: two drivers of one scheme, and a driver that cannot open, are errors of NewRegistry. A registry shows no
-// more of a URL than its driver's Mask does, and of one that no driver knows, the scheme.
+// Guaranteed: two drivers of one scheme, and a driver that cannot open, are errors of NewRegistry.
+// A registry shows no more of a URL than its driver's Mask does, and of one that no driver knows,
+// the scheme.
 //
-// Not guaranteed: that a driver keeps what its fields ask for. Package outboxtest has the suite for what its sinks
-// publish.
+// Not guaranteed: that a driver keeps what its fields ask for. Package outboxtest has the suite for
+// what its sinks publish.
 package sinks
 
 import (
@@ -65,7 +67,8 @@ func (r Registry) Examples() (lines []string) {
 	return lines
 }
 
-// Find returns the driver of a URL. The error names the known schemes, and shows no more of the URL than its scheme.
+// Find returns the driver of a URL. The error names the known schemes, and shows no more of the URL
+// than its scheme.
 func (r Registry) Find(url string) (sink.Driver, error) {
 	name, _, ok := strings.Cut(url, ":")
 	name = strings.ToLower(name)

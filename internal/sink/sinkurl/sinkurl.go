@@ -1,7 +1,8 @@
-// Package sinkurl is what drivers of sinks share: how a URL is read, what of it may be shown, and whether an error of
-// connecting is worth waiting for.
+// Package sinkurl is what drivers of sinks share: how a URL is read, what of it may be shown, and
+// whether an error of connecting is worth waiting for.
 //
-// Guaranteed: what Mask returns has no user, password, option or fragment in it, and no error has a piece of a URL.
+// Guaranteed: what Mask returns has no user, password, option or fragment in it, and no error has a
+// piece of a URL.
 //
 // Not guaranteed: that a URL is right; a driver parses its own.
 package sinkurl
@@ -14,8 +15,8 @@ import (
 // None is how a URL is shown that cannot be read.
 const None = "(no valid URL)"
 
-// Mask returns a URL without user, password, options and fragment: a password can stand in an option too. It does
-// for drivers whose URLs hold no secret in host and path.
+// Mask returns a URL without user, password, options and fragment: a password can stand in an
+// option too. It does for drivers whose URLs hold no secret in host and path.
 func Mask(url string) string {
 	before, rest, isURL := strings.Cut(url, "://")
 	if !isURL {
@@ -38,8 +39,9 @@ func Mask(url string) string {
 var errUser = errors.New("the URL (not shown, it may hold a password) has one of @ / ? # where its user or password " +
 	"would be: write it as %40 %2F %3F %23")
 
-// CheckUser finds a character in the user or password of a URL that must be percent-encoded there. Such a URL often
-// parses, with a piece of the password as its host or path, which errors and logs then show: "redis://u:12/34@host".
+// CheckUser finds a character in the user or password of a URL that must be percent-encoded there.
+// Such a URL often parses, with a piece of the password as its host or path, which errors and logs
+// then show: "redis://u:12/34@host".
 func CheckUser(url string) error {
 	_, rest, isURL := strings.Cut(url, "://")
 	at := strings.LastIndex(rest, "@")

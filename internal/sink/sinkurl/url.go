@@ -14,8 +14,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Split is the parts of a URL with one host or several, as they are written. net/url knows one host, and so do most
-// clients.
+// Split is the parts of a URL with one host or several, as they are written. net/url knows one
+// host, and so do most clients.
 type Split struct {
 	Scheme string
 	User   string // with the @
@@ -62,7 +62,8 @@ type URL struct {
 // ErrPort is the error of a URL with a port that cannot be.
 var ErrPort = errors.New("a port in the URL is none of 1 to 65535 (not shown, it may hold a password)")
 
-// Parse reads a URL. An error shows nothing of it: a password with an unescaped slash turns up as port, path or option.
+// Parse reads a URL. An error shows nothing of it: a password with an unescaped slash turns up as
+// port, path or option.
 func (f *Family) Parse(text string) (*URL, error) {
 	if err := CheckUser(text); err != nil {
 		return nil, err
@@ -120,8 +121,8 @@ func (f *Family) Encrypted(text string) []string {
 	return u.Hosts
 }
 
-// Failed classes an error of connecting. Waiting cures no refusal, which only the sink recognises, nor a certificate
-// that nobody vouches for.
+// Failed classes an error of connecting. Waiting cures no refusal, which only the sink recognises,
+// nor a certificate that nobody vouches for.
 func Failed(err error, refused bool) error {
 	var certificate *tls.CertificateVerificationError
 	if refused || errors.As(err, &certificate) {
@@ -156,7 +157,8 @@ type Option struct {
 	Set   func(value string) bool
 }
 
-// Take gives the URL's options to those that take them. One that nobody takes is an error, but for the family's Others.
+// Take gives the URL's options to those that take them. One that nobody takes is an error, but for
+// the family's Others.
 func (u *URL) Take(options ...Option) error {
 	left := maps.Clone(u.Options)
 	problems := []error{Take(left, options...)}
@@ -248,8 +250,8 @@ func Hide(err error, secret string) error {
 	return errors.New("the server's answer contains the password and is not shown")
 }
 
-// Elsewhere returns those of the hosts, with their ports or without, that may be on other machines: a name that is not
-// localhost may be anybody's.
+// Elsewhere returns those of the hosts, with their ports or without, that may be on other machines:
+// a name that is not localhost may be anybody's.
 func Elsewhere(hosts []string) (names []string) {
 	for _, host := range hosts {
 		if name, _, err := net.SplitHostPort(host); err == nil {

@@ -1,4 +1,5 @@
-// Package busevent is the event bus of any database: the table event_outbox in a caller's transaction.
+// Package busevent is the event bus of any database: the table event_outbox in a caller's
+// transaction.
 //
 // Guaranteed: what Prepare lets pass fits event_outbox in both databases.
 //
@@ -20,8 +21,8 @@ const defaultTake = 100
 
 var dotted = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+$`)
 
-// Prepare makes e ready to be stored: it draws the ids that are zero, after reporting what the table cannot hold as an
-// *outbox.FieldError. maxPayload is in bytes.
+// Prepare makes e ready to be stored: it draws the ids that are zero, after reporting what the
+// table cannot hold as an *outbox.FieldError. maxPayload is in bytes.
 func Prepare(e *eventbus.Event, maxPayload int) error {
 	if e.AppID == uuid.Nil {
 		return &outbox.FieldError{Field: "AppID", Problem: "is required"}

@@ -10,19 +10,21 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
-// Files are the statements that are the same in every database. What a database says in its own words it defines for
-// them, as a template: among, like, text, column_text, number, uuid, uuid_of_text, at, now, login, app_of,
-// some_error_has, last_error, fingerprint, undelivered, dead_tenant and dead_silent.
+// Files are the statements that are the same in every database. What a database says in its own
+// words it defines for them, as a template: among, like, text, column_text, number, uuid,
+// uuid_of_text, at, now, login, app_of, some_error_has, last_error, fingerprint, undelivered,
+// dead_tenant and dead_silent.
 //
 //go:embed sql/*.sql
 var Files embed.FS
 
 // Language is how a statement is said to a database.
 type Language interface {
-	// Statements are the files of SQL. In them arg makes an argument of a value, and pattern one of a pattern in which
-	// * stands for any text.
+	// Statements are the files of SQL. In them arg makes an argument of a value, and pattern one of
+	// a pattern in which * stands for any text.
 	Statements() (*sqlfile.Set, error)
-	// Argument returns the parameter of the argument of number n, counted from 1, and the value as the driver takes it.
+	// Argument returns the parameter of the argument of number n, counted from 1, and the value as
+	// the driver takes it.
 	Argument(n int, v any) (parameter string, value any, err error)
 	// Pattern is a pattern as the database matches it.
 	Pattern(pattern string) string
@@ -45,19 +47,23 @@ type Database interface {
 	// Refused tells whether the database did not take what a row contains, and its words.
 	Refused(err error) (words string, refused bool)
 
-	// Leased is the one name of a table that has several: the one that its lanes are leased under. Lettered is the one
-	// that its letters have. The name of a table that is not there stays as it is.
+	// Leased is the one name of a table that has several: the one that its lanes are leased under.
+	// Lettered is the one that its letters have. The name of a table that is not there stays as it
+	// is.
 	Leased(ctx context.Context, table string) (string, error)
 	Lettered(ctx context.Context, table string) (string, error)
-	// Check answers with an *outbox.SchemaError if a table is not there or lacks one of the columns.
+	// Check answers with an *outbox.SchemaError if a table is not there or lacks one of the
+	// columns.
 	Check(ctx context.Context, table string, columns []string) error
 	// Columns are those that a row is kept by, quoted: all but generated ones.
 	Columns(ctx context.Context, l outbox.Layout) ([]sqltable.Column, error)
 	// Ordered tells whether an index gives a table's rows in the order of a column.
 	Ordered(ctx context.Context, table, column string) (bool, error)
-	// Visible answers with outbox.ErrRowsHidden if row-level security shows this role not all of a table's rows.
+	// Visible answers with outbox.ErrRowsHidden if row-level security shows this role not all of a
+	// table's rows.
 	Visible(ctx context.Context, table string) error
-	// Bury makes undelivered rows, which the transaction has locked, dead letters, and says how many.
+	// Bury makes undelivered rows, which the transaction has locked, dead letters, and says how
+	// many.
 	Bury(ctx context.Context, tx *Tx, l outbox.Layout, dead []outbox.Outcome) (int, error)
 }
 

@@ -29,8 +29,9 @@ type known struct {
 // mostKnown bounds the memory, against names that operators make up.
 const mostKnown = 1000
 
-// Remember returns the same database for whoever opens its tables again and again: what the catalog has said of a table
-// is believed for a time. A refusal is not remembered, so a table that has come is there at once.
+// Remember returns the same database for whoever opens its tables again and again: what the catalog
+// has said of a table is believed for a time. A refusal is not remembered, so a table that has come
+// is there at once.
 func Remember(db Database, lasting time.Duration) Database {
 	return &remembered{Database: db, lasting: lasting, known: map[string]known{}}
 }

@@ -22,9 +22,9 @@ type Tx struct {
 	db Database
 }
 
-// attempts is how often a transaction is begun that lost a deadlock. Relays and retention lock rows in the order of
-// positions, and a replay those of letters of the same events, in whatever order the planner has chosen. (Seen once in
-// a storm of all of them on a busy machine.)
+// attempts is how often a transaction is begun that lost a deadlock. Relays and retention lock rows
+// in the order of positions, and a replay those of letters of the same events, in whatever order
+// the planner has chosen. (Seen once in a storm of all of them on a busy machine.)
 const attempts = 5
 
 // Read runs fn in a transaction that sees one state of the database.
@@ -39,7 +39,8 @@ func Ask(ctx context.Context, db Database, name string, data any, row func(Rows)
 	return nil
 }
 
-// Write runs fn in a transaction, and commits it; it rolls back if fn fails. fn may run several times.
+// Write runs fn in a transaction, and commits it; it rolls back if fn fails. fn may run several
+// times.
 func Write(ctx context.Context, db Database, fn func(*Tx) error) error {
 	for attempt := 1; ; attempt++ {
 		err := run(ctx, db, true, fn)
@@ -59,7 +60,8 @@ func run(ctx context.Context, db Database, writes bool, fn func(*Tx) error) (err
 		if ended {
 			return
 		}
-		// Also where fn panics: an open transaction would hold up others. ctx may have ended, this must not.
+		// Also where fn panics: an open transaction would hold up others. ctx may have ended, this
+		// must not.
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		if failed := conn.Rollback(undo); failed != nil && err == nil {
@@ -154,8 +156,8 @@ func (tx *Tx) Change(ctx context.Context, name string, data any) (changed int, e
 	return tx.Exec(ctx, statement, args...)
 }
 
-// Savepoint runs fn, and undoes what it did in the transaction if it fails; its error is refused then. err says that
-// the transaction is lost.
+// Savepoint runs fn, and undoes what it did in the transaction if it fails; its error is refused
+// then. err says that the transaction is lost.
 func (tx *Tx) Savepoint(ctx context.Context, fn func() error) (refused, err error) {
 	if _, err := tx.Exec(ctx, "SAVEPOINT part"); err != nil {
 		return nil, fmt.Errorf("set savepoint: %w", err)
@@ -171,7 +173,8 @@ func (tx *Tx) Savepoint(ctx context.Context, fn func() error) (refused, err erro
 	return refused, nil
 }
 
-// SpeakFor makes the rest of the transaction speak for a tenant, where row-level security asks for one.
+// SpeakFor makes the rest of the transaction speak for a tenant, where row-level security asks for
+// one.
 func (tx *Tx) SpeakFor(ctx context.Context, tenant string) error {
 	err := tx.Each(ctx, "tenant", struct{ Tenant string }{tenant}, func(Rows) error { return nil })
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Row is an event as an Inserter stores it: validated, defaults applied, optional parts as JSON or nil.
+// Row is an event as an Inserter stores it: validated, defaults applied, optional parts as JSON or
+// nil.
 type Row struct {
 	outbox.Event
 	// Drawn tells that Prepare has drawn the id, so that no row has it yet.
@@ -27,8 +28,9 @@ type Row struct {
 	MetadataJSON     []byte
 }
 
-// Inserter puts rows into an outbox table within tx; each store has one per transaction type. It returns the ids that
-// were new; where WriterConfig ignores duplicates, or all ids are drawn, it need not.
+// Inserter puts rows into an outbox table within tx; each store has one per transaction type. It
+// returns the ids that were new; where WriterConfig ignores duplicates, or all ids are drawn, it
+// need not.
 type Inserter[Tx any] interface {
 	Insert(ctx context.Context, tx Tx, rows []Row) (inserted []uuid.UUID, err error)
 }
@@ -148,7 +150,8 @@ func complete(ctx context.Context, cfg outbox.WriterConfig, e outbox.Event) (Row
 // DefaultTenant is the tenant of an event that names none (ADR-004's column default).
 const DefaultTenant = "default"
 
-// checkMetadata finds what the database would refuse: in a column of JSON, what it refuses of a payload.
+// checkMetadata finds what the database would refuse: in a column of JSON, what it refuses of a
+// payload.
 func checkMetadata(text []byte, maxBytes int) error {
 	if len(text) > maxBytes {
 		problem := fmt.Sprintf("has %d bytes of JSON, the limit is %d", len(text), maxBytes)

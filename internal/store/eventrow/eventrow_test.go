@@ -13,7 +13,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Writing itself is tested on PostgreSQL, in store/postgres; here is what happens before a statement is sent.
+// Writing itself is tested on PostgreSQL, in store/postgres; here is what happens before a
+// statement is sent.
 
 type tenantKey struct{}
 

@@ -25,7 +25,8 @@ func CheckTable(table string) error {
 	return nil
 }
 
-// Check refuses what PostgreSQL would cut or cannot hold. Anything else is safe, because it is quoted.
+// Check refuses what PostgreSQL would cut or cannot hold. Anything else is safe, because it is
+// quoted.
 func Check(s string) error {
 	switch {
 	case s == "":

@@ -93,8 +93,8 @@ func (d *Store) Purgeable(ctx context.Context, p deadletter.Purge) (n int, err e
 	return n, nil
 }
 
-// CollectPage implements deadletter.Store. The role needs INSERT on job_dlq and apps beside what it reads with; with
-// one that sees one tenant at a time it is an outbox.ErrRowsHidden.
+// CollectPage implements deadletter.Store. The role needs INSERT on job_dlq and apps beside what it
+// reads with; with one that sees one tenant at a time it is an outbox.ErrRowsHidden.
 func (d *Store) CollectPage(
 	ctx context.Context, table string, by deadletter.Operator, limit int,
 ) (n int, err error) {

@@ -16,13 +16,15 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/eventrow"
 )
 
-// Recorder keeps the letters of jobs, and of events that consumers give up. It is a deadletter.Recorder.
+// Recorder keeps the letters of jobs, and of events that consumers give up. It is a
+// deadletter.Recorder.
 type Recorder struct {
 	db   cold.Database
 	conn cold.Conn
 }
 
-// NewRecorder returns one on a connection: in a transaction the letter is part of it, else it is stored at once.
+// NewRecorder returns one on a connection: in a transaction the letter is part of it, else it is
+// stored at once.
 func NewRecorder(db cold.Database, conn cold.Conn) Recorder { return Recorder{db, conn} }
 
 // jobLetter is what dlq_record.sql is given.

@@ -1,11 +1,11 @@
-// Package letters is the table of dead letters (job_dlq) of any database: to read, to clear, to collect, and to put
-// back.
+// Package letters is the table of dead letters (job_dlq) of any database: to read, to clear, to
+// collect, and to put back.
 //
-// Guaranteed: a page of a replay, a discard, a purge or a collection is one transaction with its record in
-// outbox_audit. Letters of an event are never parted between two pages.
+// Guaranteed: a page of a replay, a discard, a purge or a collection is one transaction with its
+// record in outbox_audit. Letters of an event are never parted between two pages.
 //
-// Not guaranteed: that a list is cheap. A filter by error or fingerprint, and Stats, read every letter that the rest of
-// the filter leaves.
+// Not guaranteed: that a list is cheap. A filter by error or fingerprint, and Stats, read every
+// letter that the rest of the filter leaves.
 package letters
 
 import (
@@ -36,8 +36,8 @@ type Store struct {
 
 var _ deadletter.Store = (*Store)(nil)
 
-// subscribed is what subscriptions have fetched of a log. An event that is given up leaves it, and comes back by a
-// replay, to its subscription alone. One that is given counts as delivered.
+// subscribed is what subscriptions have fetched of a log. An event that is given up leaves it, and
+// comes back by a replay, to its subscription alone. One that is given counts as delivered.
 var subscribed = outbox.Layout{
 	Table: "outbox_subscription_events",
 	ID:    "id", Position: "number", Topic: "event_topic", Payload: "payload",
@@ -54,9 +54,10 @@ type table struct {
 	hidden  bool
 }
 
-// Open returns the letters of a database after checking that its tables fit. Layouts are of the tables whose letters
-// can be replayed; one that does not exist is passed over. jobs gives a job back to its runner; nil: letters of jobs
-// are skipped. A table that is older than this program needs is an *outbox.SchemaError.
+// Open returns the letters of a database after checking that its tables fit. Layouts are of the
+// tables whose letters can be replayed; one that does not exist is passed over. jobs gives a job
+// back to its runner; nil: letters of jobs are skipped. A table that is older than this program
+// needs is an *outbox.SchemaError.
 func Open(
 	ctx context.Context, db cold.Database, layouts []outbox.Layout,
 	jobs func(context.Context, *cold.Tx, deadletter.Letter) error,
@@ -143,8 +144,8 @@ type Query struct {
 // served are the expressions of a row's destinations, and of those that have it.
 type served struct{ Destinations, DeliveredTo string }
 
-// filled sets what files need and a filter says otherwise. Ids are UUIDv7: the first with a time is the bound of that
-// time.
+// filled sets what files need and a filter says otherwise. Ids are UUIDv7: the first with a time is
+// the bound of that time.
 func (q *Query) filled() *Query {
 	q.SinceID, q.UntilID, q.CutID = firstID(q.F.Since), firstID(q.F.Until), firstID(q.Cut)
 	return q
@@ -183,7 +184,8 @@ func (q *Query) column(name string) sqltable.Column {
 	return sqltable.Column{Name: name, Text: "NULL"} // a generated column, which no row is kept by
 }
 
-// selected returns the query of a selection. What it chooses is pending, unless discarded letters are named.
+// selected returns the query of a selection. What it chooses is pending, unless discarded letters
+// are named.
 func selected(s deadletter.Selection) (*Query, error) {
 	q := &Query{F: s.Filter, IDs: s.IDs, State: string(deadletter.StatePending)}
 	if s.State != "" && s.State != deadletter.StatePending {
@@ -199,7 +201,8 @@ func selected(s deadletter.Selection) (*Query, error) {
 	return q.filled(), nil
 }
 
-// recorded is what the record has of a selection: of a part of a set how the set was chosen, not its ids.
+// recorded is what the record has of a selection: of a part of a set how the set was chosen, not
+// its ids.
 func recorded(s deadletter.Selection) deadletter.Selection {
 	if s.All || s.Filter != (deadletter.Filter{}) {
 		s.IDs = nil

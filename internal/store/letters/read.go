@@ -45,7 +45,8 @@ func checkAfter(after string) error {
 	return nil
 }
 
-// List returns a page of letters, newest first, and where the next page starts, or "" after the last.
+// List returns a page of letters, newest first, and where the next page starts, or "" after the
+// last.
 func (d *Store) List(
 	ctx context.Context, f deadletter.Filter,
 ) (letters []deadletter.Letter, next string, err error) {
@@ -68,8 +69,8 @@ func (d *Store) List(
 	return letters, next, nil
 }
 
-// Show returns the letter with this id, or those of the event or the job with this id, newest first, of the tenant if
-// one is named.
+// Show returns the letter with this id, or those of the event or the job with this id, newest
+// first, of the tenant if one is named.
 func (d *Store) Show(ctx context.Context, id uuid.UUID, tenant string) (letters []deadletter.Letter, err error) {
 	err = d.read(ctx, tenant, func(tx *cold.Tx) (err error) {
 		letters, err = list(ctx, tx, "dlq_show", &Query{IDs: []uuid.UUID{id}, F: deadletter.Filter{Tenant: tenant}})
@@ -109,8 +110,8 @@ func list(ctx context.Context, tx *cold.Tx, name string, q *Query) (all []deadle
 	return all, err
 }
 
-// Stats counts the letters that a filter matches, whatever their state, and groups those of the filter's state by the
-// fingerprint of their error.
+// Stats counts the letters that a filter matches, whatever their state, and groups those of the
+// filter's state by the fingerprint of their error.
 func (d *Store) Stats(ctx context.Context, f deadletter.Filter) (deadletter.Stats, error) {
 	q, err := listed(f)
 	if err != nil {
@@ -142,7 +143,8 @@ func (d *Store) Stats(ctx context.Context, f deadletter.Filter) (deadletter.Stat
 	return stats, nil
 }
 
-// Actions returns a page of what operators did, newest first, and where the next page starts, or "" after the last.
+// Actions returns a page of what operators did, newest first, and where the next page starts, or ""
+// after the last.
 func (d *Store) Actions(
 	ctx context.Context, f deadletter.ActionFilter,
 ) (actions []deadletter.Action, next string, err error) {

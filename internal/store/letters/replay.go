@@ -31,9 +31,9 @@ type replaying struct {
 	done    []uuid.UUID // letters
 }
 
-// ReplayPage implements deadletter.Store. What it changes is one transaction: the rows it puts back, the letters'
-// replayed_at, and the record of the action. It does not wake relays: who calls it knows from the page which tables
-// have something to deliver.
+// ReplayPage implements deadletter.Store. What it changes is one transaction: the rows it puts
+// back, the letters' replayed_at, and the record of the action. It does not wake relays: who calls
+// it knows from the page which tables have something to deliver.
 func (d *Store) ReplayPage(ctx context.Context, request deadletter.ReplayRequest) (deadletter.ReplayPage, error) {
 	q, err := selected(request.Selection)
 	if err != nil {
@@ -93,7 +93,8 @@ func (r *replaying) run(ctx context.Context, q *Query) error {
 // errPageFull ends the reading of a page.
 var errPageFull = errors.New("page is full")
 
-// next locks and reads the letters of the page. Those of an event are never parted, which a LIMIT could do.
+// next locks and reads the letters of the page. Those of an event are never parted, which a LIMIT
+// could do.
 func (r *replaying) next(ctx context.Context, q *Query) (letters []place, err error) {
 	err = r.tx.Each(ctx, "dlq_lock", q, func(rows cold.Rows) error {
 		var l place
@@ -241,9 +242,9 @@ func (r *replaying) replayEvents(ctx context.Context, table string, letters []pl
 	return nil
 }
 
-// attempt puts the events of letters back and returns the ids of the letters for which it could. If the database
-// refuses what one of them contains (a run that was deleted meanwhile, a payload that a constraint forbids) it goes on
-// in halves. Once that letter is alone, it is skipped.
+// attempt puts the events of letters back and returns the ids of the letters for which it could. If
+// the database refuses what one of them contains (a run that was deleted meanwhile, a payload that
+// a constraint forbids) it goes on in halves. Once that letter is alone, it is skipped.
 func (r *replaying) attempt(ctx context.Context, t table, letters []place) (revived map[uuid.UUID]bool, err error) {
 	refused, err := r.tx.Savepoint(ctx, func() (err error) {
 		revived, err = r.revive(ctx, t, letters)

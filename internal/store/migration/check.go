@@ -6,9 +6,9 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// CheckColumns answers with an *outbox.SchemaError, whose remedy is the one for this table, if a table lacks one of the
-// columns that are wanted. A table without columns is not there. same compares two names as the database does; nil: by
-// the letter.
+// CheckColumns answers with an *outbox.SchemaError, whose remedy is the one for this table, if a
+// table lacks one of the columns that are wanted. A table without columns is not there. same
+// compares two names as the database does; nil: by the letter.
 func CheckColumns(table string, have, want []string, same func(a, b string) bool) error {
 	remedy := "add the columns or correct the layout"
 	if len(have) == 0 {

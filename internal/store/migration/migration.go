@@ -9,11 +9,13 @@ import (
 	"strings"
 )
 
-// Sets are the migration sets of every store, in the order in which they are applied. Treat it as a constant.
+// Sets are the migration sets of every store, in the order in which they are applied. Treat it as a
+// constant.
 var Sets = []string{"core", "events", "crawl"}
 
-// Default are those of Sets that are applied where none is named. Any other is too where it has been applied before: an
-// application gets no table unasked, and what it has asked for is kept up to date. Treat it as a constant.
+// Default are those of Sets that are applied where none is named. Any other is too where it has
+// been applied before: an application gets no table unasked, and what it has asked for is kept up
+// to date. Treat it as a constant.
 var Default = []string{"core", "events"}
 
 // Optional are sets that only some stores have. They stand on core. Treat it as a constant.
@@ -109,7 +111,8 @@ func (m Files) Status(set string, current uint, dirty bool) SetStatus {
 	return s
 }
 
-// Unasked says of sets that a database has nothing of, and that nobody has named, that they are not shown.
+// Unasked says of sets that a database has nothing of, and that nobody has named, that they are not
+// shown.
 func Unasked(all []SetStatus, named []string) []SetStatus {
 	return slices.DeleteFunc(all, func(s SetStatus) bool {
 		return !slices.Contains(Default, s.Set) && !slices.Contains(named, s.Set) && s.Current == 0 && !s.Dirty

@@ -68,8 +68,8 @@ func (s Skip) Failure() outbox.Failure {
 	return outbox.Failure{Reason: outbox.ReasonDeliveryFailed, Error: said}
 }
 
-// selected returns the query of a selection, which must not be None. A choice that does not fit the table is an
-// ErrFilter.
+// selected returns the query of a selection, which must not be None. A choice that does not fit the
+// table is an ErrFilter.
 func (b *Browser) selected(s Selection) (*query, error) {
 	q, err := b.matching(s.Filter)
 	if err == nil {
@@ -78,9 +78,10 @@ func (b *Browser) selected(s Selection) (*query, error) {
 	return q, err
 }
 
-// RetryNow makes events due that wait for their next attempt, and says how many; the relay takes them at its next poll.
-// What it did is recorded in outbox_audit, with who did it and why. A choice that does not fit the table is an
-// ErrFilter. The role needs UPDATE on the time of the next attempt, and INSERT on outbox_audit.
+// RetryNow makes events due that wait for their next attempt, and says how many; the relay takes
+// them at its next poll. What it did is recorded in outbox_audit, with who did it and why. A choice
+// that does not fit the table is an ErrFilter. The role needs UPDATE on the time of the next
+// attempt, and INSERT on outbox_audit.
 func (b *Browser) RetryNow(ctx context.Context, s Selection, actor, reason string) (n int, err error) {
 	if s.None() {
 		return 0, nil
@@ -103,7 +104,8 @@ func (b *Browser) RetryNow(ctx context.Context, s Selection, actor, reason strin
 	return n, nil
 }
 
-// Undelivered counts the events that a selection takes, and says at which position the last of them stands.
+// Undelivered counts the events that a selection takes, and says at which position the last of them
+// stands.
 func (b *Browser) Undelivered(ctx context.Context, s Selection) (n int, last int64, err error) {
 	if s.None() {
 		return 0, 0, nil
@@ -119,11 +121,11 @@ func (b *Browser) Undelivered(ctx context.Context, s Selection) (n int, last int
 	return n, last, nil
 }
 
-// SkipPage makes undelivered events dead letters instead of delivering them, at most limit of a selection, the oldest
-// first, and says how many; 0 means that none is left. Rows, letters and the record in outbox_audit are one
-// transaction. A relay may be publishing such an event meanwhile. If its settle comes first, the event is delivered and
-// has no letter; else it has a letter, and may have arrived as well. It is never without both. The role needs the
-// rights of outbox_operator.
+// SkipPage makes undelivered events dead letters instead of delivering them, at most limit of a
+// selection, the oldest first, and says how many; 0 means that none is left. Rows, letters and the
+// record in outbox_audit are one transaction. A relay may be publishing such an event meanwhile. If
+// its settle comes first, the event is delivered and has no letter; else it has a letter, and may
+// have arrived as well. It is never without both. The role needs the rights of outbox_operator.
 func (b *Browser) SkipPage(ctx context.Context, s Selection, by Skip, limit int) (n int, err error) {
 	if s.None() {
 		return 0, nil
@@ -146,8 +148,8 @@ func (b *Browser) SkipPage(ctx context.Context, s Selection, by Skip, limit int)
 // skipEvents is how many events a transaction of Skip takes.
 const skipEvents = 500
 
-// Skip is SkipPage until total events of a selection were skipped, or none is left. It ends between two pages with ctx,
-// and says how many it has done also where it fails.
+// Skip is SkipPage until total events of a selection were skipped, or none is left. It ends between
+// two pages with ctx, and says how many it has done also where it fails.
 func (b *Browser) Skip(ctx context.Context, s Selection, by Skip, total int) (done int, err error) {
 	for done < total {
 		if ctx.Err() != nil {
@@ -160,8 +162,8 @@ func (b *Browser) Skip(ctx context.Context, s Selection, by Skip, total int) (do
 		if done += n; n > 0 {
 			continue
 		}
-		// None of those that were chosen was left when they were locked. A relay has delivered them; there may be
-		// others.
+		// None of those that were chosen was left when they were locked. A relay has delivered
+		// them; there may be others.
 		if left, _, err := b.Undelivered(ctx, s); err != nil || left == 0 {
 			return done, err
 		}
@@ -224,9 +226,9 @@ func (b *Browser) delivered(ctx context.Context, d Delivered) (*query, error) {
 	return q, nil
 }
 
-// Replayable returns the events that are chosen, in the order of their positions, and the Until that the database's
-// clock gives. It reads the table, and the archive, once. A choice that does not fit the table is an ErrFilter. The
-// role needs SELECT on outbox_archive.
+// Replayable returns the events that are chosen, in the order of their positions, and the Until
+// that the database's clock gives. It reads the table, and the archive, once. A choice that does
+// not fit the table is an ErrFilter. The role needs SELECT on outbox_archive.
 func (b *Browser) Replayable(ctx context.Context, d Delivered) (places []Place, until time.Time, err error) {
 	q, err := b.delivered(ctx, d)
 	if err != nil {
@@ -257,9 +259,10 @@ func (b *Browser) Replayable(ctx context.Context, d Delivered) (places []Place, 
 	return places, until, nil
 }
 
-// ReplayPage puts events back under their ids, at their positions, and says how many: not what is gone, or has been put
-// back since. They get new attempts, and a generation that no sink has seen. It is one transaction with its record in
-// outbox_audit. The role needs the rights of outbox_operator.
+// ReplayPage puts events back under their ids, at their positions, and says how many: not what is
+// gone, or has been put back since. They get new attempts, and a generation that no sink has seen.
+// It is one transaction with its record in outbox_audit. The role needs the rights of
+// outbox_operator.
 func (b *Browser) ReplayPage(ctx context.Context, r Replay, places []Place) (n int, err error) {
 	q, err := b.delivered(ctx, r.Delivered)
 	if err != nil {

@@ -26,7 +26,8 @@ type BacklogShare struct {
 	Oldest  *float64 `json:"oldestSeconds"` // age of the first; none if that tells no time
 }
 
-// BacklogQuery asks for a Backlog: by topic or tenant, at most so many shares, of at most so many events.
+// BacklogQuery asks for a Backlog: by topic or tenant, at most so many shares, of at most so many
+// events.
 type BacklogQuery struct {
 	By            string
 	Shares, Count int

@@ -26,11 +26,12 @@ func On(db cold.Database) Database { return Database{db} }
 // Cold is the database that it is a view of.
 func (d Database) Cold() cold.Database { return d.db }
 
-// Browser shows the rows of an outbox table to people. It changes nothing, but for RetryNow, SkipPage and ReplayPage.
-// Of a log it has the lanes and knows no ids, and refuses all else. It is safe for concurrent use.
+// Browser shows the rows of an outbox table to people. It changes nothing, but for RetryNow,
+// SkipPage and ReplayPage. Of a log it has the lanes and knows no ids, and refuses all else. It is
+// safe for concurrent use.
 //
-// It is not cheap: a filter that no index serves reads the table. A role that row-level security shows one tenant's
-// rows sees those, and says for whom.
+// It is not cheap: a filter that no index serves reads the table. A role that row-level security
+// shows one tenant's rows sees those, and says for whom.
 type Browser struct {
 	db         cold.Database
 	layout     outbox.Layout
@@ -40,8 +41,8 @@ type Browser struct {
 	hidden     bool   // row-level security shows this role the rows of one tenant at a time
 }
 
-// Browser returns a browser of a table after checking that the table fits the layout. A table that is missing or
-// older than the layout needs is an *outbox.SchemaError.
+// Browser returns a browser of a table after checking that the table fits the layout. A table that
+// is missing or older than the layout needs is an *outbox.SchemaError.
 func (d Database) Browser(ctx context.Context, layout outbox.Layout) (_ *Browser, err error) {
 	db := d.db
 	if err := layout.Validate(); err != nil {
@@ -172,7 +173,8 @@ func (b *Browser) matching(f Filter) (*query, error) {
 	return q, nil
 }
 
-// listed returns the query of a page. Its limit is one more, which tells whether there is a next page.
+// listed returns the query of a page. Its limit is one more, which tells whether there is a next
+// page.
 func (b *Browser) listed(f Filter) (*query, error) {
 	if f.Limit <= 0 {
 		f.Limit = 50
@@ -233,11 +235,12 @@ func (b *Browser) in(
 	})
 }
 
-// List returns a page of rows, newest first, and what Filter.After must be for the next page, or "" after the last. A
-// filter that does not fit the table is an ErrFilter.
+// List returns a page of rows, newest first, and what Filter.After must be for the next page, or ""
+// after the last. A filter that does not fit the table is an ErrFilter.
 //
-// Newest means the highest position where an index gives that order, else the highest Layout.TimeID or event id. For a
-// UUIDv7 that is the time at which it was made, for another UUID it is an order, but not of time.
+// Newest means the highest position where an index gives that order, else the highest Layout.TimeID
+// or event id. For a UUIDv7 that is the time at which it was made, for another UUID it is an order,
+// but not of time.
 func (b *Browser) List(ctx context.Context, f Filter) (rows []EventRow, next string, err error) {
 	q, err := b.listed(f)
 	if err != nil {
@@ -291,8 +294,9 @@ func (b *Browser) findBehind(ctx context.Context, tx *cold.Tx, rows []EventRow) 
 	})
 }
 
-// Known returns those of ids that are in the table already, as a caller's transaction sees it. Whoever writes in the
-// same transaction and ignores duplicates can tell afterwards which events were new (`outbox write` does).
+// Known returns those of ids that are in the table already, as a caller's transaction sees it.
+// Whoever writes in the same transaction and ignores duplicates can tell afterwards which events
+// were new (`outbox write` does).
 func (b *Browser) Known(ctx context.Context, conn cold.Conn, ids []uuid.UUID) (known []uuid.UUID, err error) {
 	if !b.layout.KeepsState() {
 		return nil, nil
@@ -312,7 +316,8 @@ func (b *Browser) Known(ctx context.Context, conn cold.Conn, ids []uuid.UUID) (k
 	return known, nil
 }
 
-// browsedRow is a row as browse_columns gives it: what is in it is shown, whatever type a mapped table has it in.
+// browsedRow is a row as browse_columns gives it: what is in it is shown, whatever type a mapped
+// table has it in.
 type browsedRow struct {
 	id                                                sqltable.Text
 	position                                          int64

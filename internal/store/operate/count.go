@@ -12,7 +12,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/uuid7"
 )
 
-// written is when the first of some events was written, by its column or its id; zero: nobody knows.
+// written is when the first of some events was written, by its column or its id; zero: nobody
+// knows.
 func written(at, id sqltable.Text) time.Time {
 	event, _ := sqltable.ParseID(id)
 	return uuid7.Written(at.Moment(), event)
@@ -153,8 +154,8 @@ func (r *LaneReport) addBacklog(rows cold.Rows) error {
 	return nil
 }
 
-// Debts returns what sinks of tables with routes have not taken. It answers with a *outbox.SchemaError where the
-// database has no table of deliveries yet.
+// Debts returns what sinks of tables with routes have not taken. It answers with a
+// *outbox.SchemaError where the database has no table of deliveries yet.
 func (d Database) Debts(ctx context.Context) (debts []Debt, err error) {
 	if err := d.db.Check(ctx, "outbox_deliveries", nil); err != nil {
 		return nil, err
@@ -183,8 +184,9 @@ func (d Database) Debts(ctx context.Context) (debts []Debt, err error) {
 	return debts, nil
 }
 
-// MoveDebt gives at most limit of the deliveries that a sink owes to another one, the oldest first, and records it. It
-// needs the rights of outbox_operator. A relay that serves the sink could be publishing one of them.
+// MoveDebt gives at most limit of the deliveries that a sink owes to another one, the oldest first,
+// and records it. It needs the rights of outbox_operator. A relay that serves the sink could be
+// publishing one of them.
 func (d Database) MoveDebt(ctx context.Context, m DebtMove, limit int) (done DebtMoved, err error) {
 	asked := struct {
 		DebtMove

@@ -35,13 +35,14 @@ type EventRow struct {
 	// When it is tried next; of one that waits behind another, when that one is.
 	NextRetryAt *time.Time `json:"nextRetryAt,omitempty"`
 	LastError   *string    `json:"lastError,omitempty"`
-	// Destinations is the event's own list, a JSON array of strings; nil where the relay's template says where it goes.
+	// Destinations is the event's own list, a JSON array of strings; nil where the relay's template
+	// says where it goes.
 	Destinations json.RawMessage `json:"destinations,omitempty"`
-	// WaitsBehind is the event of its key that is being retried, before which it cannot go; of several, the one that is
-	// tried last.
+	// WaitsBehind is the event of its key that is being retried, before which it cannot go; of
+	// several, the one that is tried last.
 	WaitsBehind *uuid.UUID `json:"waitsBehind,omitempty"`
-	// Paused is for whoever knows the pauses: it waits until an operator resumes its table, topic or destination. A
-	// Browser leaves it false.
+	// Paused is for whoever knows the pauses: it waits until an operator resumes its table, topic
+	// or destination. A Browser leaves it false.
 	Paused bool `json:"paused,omitempty"`
 }
 
@@ -58,16 +59,18 @@ type EventDetail struct {
 	ErrorHistory  json.RawMessage `json:"errorHistory,omitempty"`
 	Metadata      json.RawMessage `json:"metadata,omitempty"`
 	Payload       json.RawMessage `json:"payload"`
-	// Deliveries are those that sinks did not take at once, of a table with routes. DeliveriesHidden says that the role
-	// may not see them.
+	// Deliveries are those that sinks did not take at once, of a table with routes.
+	// DeliveriesHidden says that the role may not see them.
 	Deliveries       []Delivery `json:"deliveries,omitempty"`
 	DeliveriesHidden bool       `json:"deliveriesHidden,omitempty"`
 }
 
-// StatusGone is the status of an event whose row has left the table, and of which Deliveries are left.
+// StatusGone is the status of an event whose row has left the table, and of which Deliveries are
+// left.
 const StatusGone = "gone"
 
-// gone makes the detail of a row of outbox_deliveries that of its event, whose own row has left its table.
+// gone makes the detail of a row of outbox_deliveries that of its event, whose own row has left its
+// table.
 func (d *EventDetail) gone() {
 	d.Status, d.Position, d.Attempts, d.Lane = StatusGone, 0, 0, 0
 	d.NextRetryAt, d.DeliveredAt, d.LastError = nil, nil, nil
@@ -94,7 +97,8 @@ type Selection struct {
 	IDs []uuid.UUID `json:"ids,omitempty"`
 	All bool        `json:"all,omitempty"` // where nothing else is said
 	Filter
-	// UpTo leaves out what stands behind a position, and chooses nothing by itself. 0: there is none.
+	// UpTo leaves out what stands behind a position, and chooses nothing by itself. 0: there is
+	// none.
 	UpTo int64 `json:"upTo,omitempty"`
 }
 
@@ -124,7 +128,8 @@ func (r *EventRow) dateByID() {
 	}
 }
 
-// mayWait returns those of rows, by position, that are undelivered and have a key: they may wait behind another of it.
+// mayWait returns those of rows, by position, that are undelivered and have a key: they may wait
+// behind another of it.
 func mayWait(l outbox.Layout, rows []EventRow) map[int64]*EventRow {
 	at := map[int64]*EventRow{}
 	for i := range rows {

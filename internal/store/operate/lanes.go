@@ -8,8 +8,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// suspectAfter is package outbox's: so many relays in a row vanished from a lane before its events are tried in small
-// batches.
+// suspectAfter is package outbox's: so many relays in a row vanished from a lane before its events
+// are tried in small batches.
 const suspectAfter = 2
 
 // LaneReport says who serves a table, and how far behind each lane is.
@@ -17,15 +17,16 @@ type LaneReport struct {
 	Table  string      `json:"table"`
 	Relays []RelayView `json:"relays"`
 	Lanes  []LaneView  `json:"lanes"` // all of them, in order
-	// Counted is how many undelivered rows were counted. If Bounded, there may be more, in any lane: the count stopped
-	// at the oldest of them.
+	// Counted is how many undelivered rows were counted. If Bounded, there may be more, in any
+	// lane: the count stopped at the oldest of them.
 	Counted int  `json:"counted"`
 	Bounded bool `json:"bounded"`
 	// Pauses are those that concern the table.
 	Pauses []Pause `json:"pauses"`
 	// Troubles are for whoever asks for them, as EventRow.Paused.
 	Troubles []Trouble `json:"troubles,omitempty"`
-	// Hidden says that row-level security hides the rows from this role, so that no backlog is known.
+	// Hidden says that row-level security hides the rows from this role, so that no backlog is
+	// known.
 	Hidden bool `json:"hidden,omitempty"`
 }
 
@@ -49,20 +50,21 @@ type LaneView struct {
 	ExpiresIn *float64   `json:"expiresInSeconds,omitempty"` // by the database's clock
 	Backlog   int        `json:"backlog"`
 	Oldest    *float64   `json:"oldestSeconds,omitempty"` // age of its first undelivered row; none if that tells no time
-	// Of Backlog, Retrying wait for their next attempt, and Held wait behind those of their keys, which are HeldKeys.
+	// Of Backlog, Retrying wait for their next attempt, and Held wait behind those of their keys,
+	// which are HeldKeys.
 	Retrying int `json:"retrying"`
 	HeldKeys int `json:"heldKeys"`
 	Held     int `json:"held"`
-	// Suspect says that relays died at this lane, and that its events are tried in small batches; see Crashes and
-	// Trial.
+	// Suspect says that relays died at this lane, and that its events are tried in small batches;
+	// see Crashes and Trial.
 	Suspect    bool       `json:"suspect,omitempty"`
 	Crashes    int        `json:"crashes,omitempty"`
 	TrialSize  int        `json:"trialSize,omitempty"`
 	TrialEvent *uuid.UUID `json:"trialEvent,omitempty"`
 }
 
-// newLaneReport returns a report without relays, in which every lane is free: a lane's row is made when a relay first
-// serves the table.
+// newLaneReport returns a report without relays, in which every lane is free: a lane's row is made
+// when a relay first serves the table.
 func newLaneReport(table string) LaneReport {
 	r := LaneReport{Table: table, Relays: []RelayView{}, Pauses: []Pause{}, Lanes: make([]LaneView, outbox.LaneCount)}
 	for n := range r.Lanes {

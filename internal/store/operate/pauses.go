@@ -12,9 +12,10 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
-// Pause keeps relays from delivering what it names: a table, what one of its sinks owes, or a topic or a destination of
-// those or of all tables. Events wait in their table, uncounted and in their order, and with them what is behind them
-// in their keys. An event that goes to several destinations waits as soon as one of them is paused.
+// Pause keeps relays from delivering what it names: a table, what one of its sinks owes, or a topic
+// or a destination of those or of all tables. Events wait in their table, uncounted and in their
+// order, and with them what is behind them in their keys. An event that goes to several
+// destinations waits as soon as one of them is paused.
 type Pause struct {
 	Table       string    `json:"table"`       // "": every table
 	To          string    `json:"to"`          // a sink of a Table with routes; "": the table, and all of its sinks
@@ -33,8 +34,8 @@ func (p Pause) Name() string {
 	return outbox.DeliveriesOf(p.Table, p.To).Name()
 }
 
-// TableAndSink takes apart what Pause.Name and Layout.Name put together: the events' table, and the sink that owes
-// them. Of any other table the sink is "".
+// TableAndSink takes apart what Pause.Name and Layout.Name put together: the events' table, and the
+// sink that owes them. Of any other table the sink is "".
 func TableAndSink(name string) (table, sink string) {
 	part, owed := strings.CutPrefix(name, outbox.DeliveriesOf("", "").Table+"/")
 	end := strings.LastIndexByte(part, '/') // a table may have a / in its name, a sink of the settings may not
@@ -53,7 +54,8 @@ func auditOf(l outbox.Layout) map[string]any {
 	return map[string]any{"table": table, "to": sink}
 }
 
-// Check refuses what names nothing, or what is no pause. sign stands before the names of what can be said: -- of flags.
+// Check refuses what names nothing, or what is no pause. sign stands before the names of what can
+// be said: -- of flags.
 func (p Pause) Check(sign string) error {
 	why := ""
 	switch {
@@ -82,8 +84,9 @@ func (p Pause) Names() map[string]string {
 	return names
 }
 
-// Pauses are what operators have paused. Running relays obey with their next check of their lease, twice a second. They
-// need the rights of outbox_operator; reading is also outbox_reader's. It is safe for concurrent use.
+// Pauses are what operators have paused. Running relays obey with their next check of their lease,
+// twice a second. They need the rights of outbox_operator; reading is also outbox_reader's. It is
+// safe for concurrent use.
 type Pauses struct{ db cold.Database }
 
 // Pauses answers with a *outbox.SchemaError where the database has no table of pauses yet.
@@ -133,8 +136,8 @@ func (p *Pauses) Pause(ctx context.Context, pause Pause) error {
 	return nil
 }
 
-// Resume removes the one of those names, and tells whether it was there. It is recorded likewise, with the actor and
-// reason of pause.
+// Resume removes the one of those names, and tells whether it was there. It is recorded likewise,
+// with the actor and reason of pause.
 func (p *Pauses) Resume(ctx context.Context, pause Pause) (bool, error) {
 	found, err := p.change(ctx, "resume", "pause_remove", pause)
 	if err != nil {

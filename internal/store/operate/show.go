@@ -12,8 +12,9 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
-// Show returns one event, by its id or by its position, of the tenant if one is named, with what sinks did not take of
-// it at once. By its id an event is found also while its row is gone and a sink has not taken it. None: ErrNoEvent.
+// Show returns one event, by its id or by its position, of the tenant if one is named, with what
+// sinks did not take of it at once. By its id an event is found also while its row is gone and a
+// sink has not taken it. None: ErrNoEvent.
 func (b *Browser) Show(ctx context.Context, idOrPosition, tenant string) (detail EventDetail, err error) {
 	q := b.query()
 	q.F.Tenant, q.Asked = tenant, idOrPosition
@@ -51,15 +52,15 @@ func (b *Browser) Show(ctx context.Context, idOrPosition, tenant string) (detail
 	return detail, nil
 }
 
-// Seen tells whether there is a table, and whether it may be read. To read one that is not there would be an error in
-// the server's log.
+// Seen tells whether there is a table, and whether it may be read. To read one that is not there
+// would be an error in the server's log.
 func Seen(ctx context.Context, tx *cold.Tx, table string) (exists, allowed bool, err error) {
 	err = tx.One(ctx, "seen", struct{ Table string }{table}, &exists, &allowed)
 	return exists, allowed, err
 }
 
-// showDeliveries adds to an event what sinks did not take of it at once. An event that is gone from its own table is
-// filled in from outbox_deliveries, which may not have it either.
+// showDeliveries adds to an event what sinks did not take of it at once. An event that is gone from
+// its own table is filled in from outbox_deliveries, which may not have it either.
 func (b *Browser) showDeliveries(ctx context.Context, tx *cold.Tx, d *EventDetail, gone bool, q query) error {
 	exists, allowed, err := Seen(ctx, tx, "outbox_deliveries")
 	if err != nil {

@@ -26,8 +26,8 @@ type DebtMove struct {
 	Skip            // who, why and in which run
 }
 
-// DebtMoved is how many deliveries have another sink now, and how many of the chosen that one had already: they count
-// as delivered.
+// DebtMoved is how many deliveries have another sink now, and how many of the chosen that one had
+// already: they count as delivered.
 type DebtMoved struct{ Moved, Had int }
 
 // detail is what outbox_audit has of a move.
@@ -48,21 +48,23 @@ type Delivery struct {
 	Paused bool `json:"paused,omitempty"`
 }
 
-// DeliveriesOfTable is the part of outbox_deliveries that holds what any sink has not taken of a table's events, to
-// look at and not to serve. The table is named as its lanes are leased.
+// DeliveriesOfTable is the part of outbox_deliveries that holds what any sink has not taken of a
+// table's events, to look at and not to serve. The table is named as its lanes are leased.
 func DeliveriesOfTable(table string) outbox.Layout {
 	l := outbox.DeliveriesOf("", "")
 	l.Part, l.PartValue = "outbox_table", table
 	return l
 }
 
-// Pending is how many dead letters of a source (event or job) and table nobody has replayed or discarded.
+// Pending is how many dead letters of a source (event or job) and table nobody has replayed or
+// discarded.
 type Pending struct {
 	Source, Table string
 	Letters       int
 }
 
-// Trouble is what hinders a relay, as it has told the database, or the database itself if Relay is empty.
+// Trouble is what hinders a relay, as it has told the database, or the database itself if Relay is
+// empty.
 type Trouble struct {
 	Relay string            `json:"relay,omitempty"`
 	Since *time.Time        `json:"since,omitempty"`

@@ -12,8 +12,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/operate"
 )
 
-// What an operator asks about a backlog must not read what was delivered: two million delivered rows would make it
-// seconds.
+// What an operator asks about a backlog must not read what was delivered: two million delivered
+// rows would make it seconds.
 func TestWaitingPlans(t *testing.T) {
 	t.Parallel()
 	pool := browsed(t)

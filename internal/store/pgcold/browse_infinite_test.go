@@ -13,7 +13,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/pgcold"
 )
 
-// A row with a time that Go or JSON does not have is shown, and so are those beside it and behind it.
+// A row with a time that Go or JSON does not have is shown, and so are those beside it and behind
+// it.
 func TestBrowseFarTimes(t *testing.T) {
 	t.Parallel()
 	far, first := time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)

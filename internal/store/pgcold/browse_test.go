@@ -170,7 +170,8 @@ func TestBrowseShow(t *testing.T) {
 	}
 }
 
-// A reader sees no row of event_outbox before it names a tenant. An empty list would say that there are none.
+// A reader sees no row of event_outbox before it names a tenant. An empty list would say that there
+// are none.
 func TestBrowseUnderRowLevelSecurity(t *testing.T) {
 	pool := browsed(t)
 	exec(t, pool, `INSERT INTO apps (name, namespace) VALUES ('Acme', 'acme'), ('Umbrella', 'umbrella')`)

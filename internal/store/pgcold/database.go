@@ -1,9 +1,10 @@
-// Package pgcold is a PostgreSQL database as the cold path asks it (internal/store/cold): its statements, and what its
-// catalog says.
+// Package pgcold is a PostgreSQL database as the cold path asks it (internal/store/cold): its
+// statements, and what its catalog says.
 //
-// Guaranteed: a transaction that writes is read committed, whatever the session's default, because what a page waited
-// for must be seen as it has become. Every statement is a file in sql/, here or in internal/store/cold, named by its
-// verb, with its locks and the index that serves it in its header.
+// Guaranteed: a transaction that writes is read committed, whatever the session's default, because
+// what a page waited for must be seen as it has become. Every statement is a file in sql/, here or
+// in internal/store/cold, named by its verb, with its locks and the index that serves it in its
+// header.
 package pgcold
 
 import (
@@ -30,8 +31,8 @@ var sqlFiles embed.FS
 
 var files = pgtable.Files(sqlFiles, cold.Files)
 
-// DB is a cold.Database. A pool of ordinary sessions is meant, and not one of store/postgres's Connect, whose sessions
-// are made for relays.
+// DB is a cold.Database. A pool of ordinary sessions is meant, and not one of store/postgres's
+// Connect, whose sessions are made for relays.
 type DB struct{ Pool *pgxpool.Pool }
 
 var _ cold.Database = DB{}
@@ -94,7 +95,8 @@ func (d DB) Check(ctx context.Context, table string, columns []string) error {
 	return pgschema.CheckTable(ctx, d.Pool, table, columns)
 }
 
-// Columns implements cold.Database. A row of a log is put back as a new one, for which the database draws some.
+// Columns implements cold.Database. A row of a log is put back as a new one, for which the database
+// draws some.
 func (d DB) Columns(ctx context.Context, l outbox.Layout) (all []sqltable.Column, err error) {
 	names, err := pgtable.StoredColumns(ctx, d.Pool, l.Table)
 	if err != nil {
@@ -124,8 +126,8 @@ func (d DB) Visible(ctx context.Context, table string) error {
 	return pgschema.CheckVisible(ctx, d.Pool, table)
 }
 
-// Bury implements cold.Database. No lease is asked for: whoever has claimed the rows settles some that are not
-// undelivered any more, and changes nothing.
+// Bury implements cold.Database. No lease is asked for: whoever has claimed the rows settles some
+// that are not undelivered any more, and changes nothing.
 func (DB) Bury(ctx context.Context, tx *cold.Tx, l outbox.Layout, dead []outbox.Outcome) (n int, err error) {
 	quoted := pgtable.Quote(l)
 	quoted.Unheld = true

@@ -140,7 +140,8 @@ func TestLanesTellTheirBacklog(t *testing.T) {
 	}
 }
 
-// Of a log the rows behind each lane's own position are counted, and everything else is refused with what to do.
+// Of a log the rows behind each lane's own position are counted, and everything else is refused
+// with what to do.
 func TestLanesOfALog(t *testing.T) {
 	t.Parallel()
 	url := testenv.Prepared(t, "log", func(ctx context.Context, url string) error {
@@ -188,7 +189,8 @@ func TestLanesOfALog(t *testing.T) {
 	}
 }
 
-// A login that may see one tenant at a time sees the leases, and is told that it cannot see the backlog.
+// A login that may see one tenant at a time sees the leases, and is told that it cannot see the
+// backlog.
 func TestLanesSayWhatIsHidden(t *testing.T) {
 	t.Parallel()
 	pool := browsed(t)

@@ -12,16 +12,17 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/migration"
 )
 
-// adoptable are the tables of the seeds, which an application may have had before. Their down files give an adopted one
-// back. The others are Outbox's own.
+// adoptable are the tables of the seeds, which an application may have had before. Their down files
+// give an adopted one back. The others are Outbox's own.
 var adoptable = []string{"apps", "outbox_events", "job_dlq", "event_outbox", "crawl_runs", "crawl_events",
 	"crawl_outbox"}
 
-// functionOf names the functions that an application may have had with its tables. Their files make none where there is
-// one, and Outbox itself calls neither.
+// functionOf names the functions that an application may have had with its tables. Their files make
+// none where there is one, and Outbox itself calls neither.
 var functionOf = map[string]string{"job_dlq": "purge_job_dlq", "event_outbox": "purge_event_outbox"}
 
-// ErrRefused is returned by Up, before it has changed anything, when there are tables that it cannot adopt.
+// ErrRefused is returned by Up, before it has changed anything, when there are tables that it
+// cannot adopt.
 var ErrRefused = errors.New("tables that exist cannot be adopted, and nothing was changed")
 
 // adoption is what up has to do to tables that were there before it.
@@ -56,7 +57,8 @@ type work struct {
 	trigger     bool
 }
 
-// logTrigger numbers the events of a run. It comes with crawl_events.seq, because a row without a number fits no more.
+// logTrigger numbers the events of a run. It comes with crawl_events.seq, because a row without a
+// number fits no more.
 const logTrigger = "crawl_events_append"
 
 func helper(table, column string) string { return table + "_" + column + "_adopt" }
@@ -124,8 +126,8 @@ func (a *adoption) inspect(ctx context.Context, w *work) error {
 	return nil
 }
 
-// before does what must be done before a file of a set runs. Each step records first what undoes it, and what was
-// done already is left out: after a failure the same call goes on.
+// before does what must be done before a file of a set runs. Each step records first what undoes
+// it, and what was done already is left out: after a failure the same call goes on.
 func (a *adoption) before(ctx context.Context, set string, version uint) error {
 	if set == "crawl" {
 		if err := a.rename(ctx); err != nil {
@@ -216,8 +218,9 @@ func (a *adoption) record(ctx context.Context, tx pgx.Tx, table string, addition
 	return nil
 }
 
-// mark records the table itself. Undone last, it puts back what later commands may have changed of it. A function that
-// was there with it is recorded too: its file makes none, the down file drops none, and roles give none away.
+// mark records the table itself. Undone last, it puts back what later commands may have changed of
+// it. A function that was there with it is recorded too: its file makes none, the down file drops
+// none, and roles give none away.
 func (a *adoption) mark(ctx context.Context, w *work) error {
 	if len(w.ours) > 0 {
 		return nil
@@ -245,8 +248,8 @@ func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + 
 
 func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
 
-// addColumns adds all columns at once, none of which rewrites the table. What would be computed for each row is a
-// default for new rows, and the old ones are filled later.
+// addColumns adds all columns at once, none of which rewrites the table. What would be computed for
+// each row is a default for new rows, and the old ones are filled later.
 func (a *adoption) addColumns(ctx context.Context, w *work) error {
 	if len(w.columns)+len(w.defaults)+len(w.options) == 0 {
 		return nil
@@ -295,8 +298,8 @@ func (a *adoption) addColumns(ctx context.Context, w *work) error {
 // alter is a statement that changes the table.
 func (w *work) alter(how string) string { return "ALTER TABLE " + w.table + " " + how }
 
-// beforeApps is what the file of apps, which runs after the adoption, will find done or do: the function of its
-// default, and the application of ADR-004's default tenant.
+// beforeApps is what the file of apps, which runs after the adoption, will find done or do: the
+// function of its default, and the application of ADR-004's default tenant.
 func (a *adoption) beforeApps(ctx context.Context) ([]addition, error) {
 	added := []addition{{"function outbox_uuidv7", "DROP FUNCTION IF EXISTS outbox_uuidv7()"}}
 	var exists bool

@@ -8,8 +8,9 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 )
 
-// Rows of an adopted table that a relay has moved into outbox_archive are the application's. The plan says that it
-// will; down refuses to drop them, says how to put them back, and then the table has all its rows.
+// Rows of an adopted table that a relay has moved into outbox_archive are the application's. The
+// plan says that it will; down refuses to drop them, says how to put them back, and then the table
+// has all its rows.
 func TestDownKeepsArchivedRows(t *testing.T) {
 	t.Parallel()
 	for name, archive := range map[string]struct{ table, delivered, places string }{

@@ -14,8 +14,9 @@ const (
 	fillBatch = 2000 // rows a commit: some 50 ms, for which an application may wait for one of them
 	fillLeast = 50   // where rows are locked all the time
 
-	// fewLeft is how many rows of the log may be left for the transaction that keeps writers out, and soon how long
-	// they may take. A machine that is too busy for that is given some rounds to become less so.
+	// fewLeft is how many rows of the log may be left for the transaction that keeps writers out,
+	// and soon how long they may take. A machine that is too busy for that is given some rounds to
+	// become less so.
 	fewLeft = 300
 	soon    = 300 * time.Millisecond
 	rounds  = 20
@@ -57,9 +58,9 @@ func (w *work) filling(c column) *filling {
 	return f
 }
 
-// next fills the next rows in one transaction and says how many. A row that somebody holds locked fails it at once
-// (NOWAIT). To wait for one while holding others is how deadlocks come about, of which the application might be the
-// victim.
+// next fills the next rows in one transaction and says how many. A row that somebody holds locked
+// fails it at once (NOWAIT). To wait for one while holding others is how deadlocks come about, of
+// which the application might be the victim.
 func (f *filling) next(ctx context.Context, tx pgx.Tx, size int) (filled int64, err error) {
 	if _, err := tx.Exec(ctx, briefly+statement("pin", nil)+statement("as_owner", f)); err != nil {
 		return 0, err
@@ -96,7 +97,8 @@ func (f *filling) all(ctx context.Context, conn *pgx.Conn) (total int64, err err
 	}
 }
 
-// buildEarly builds the indexes that serve the filling: the oldest first, and the last number of a run.
+// buildEarly builds the indexes that serve the filling: the oldest first, and the last number of a
+// run.
 func (a *adoption) buildEarly(ctx context.Context, w *work) error {
 	for _, c := range w.fills {
 		f := w.filling(c)
@@ -147,10 +149,10 @@ func (w *work) numbers() bool {
 	return w.table == "crawl_events" && slices.ContainsFunc(w.fills, func(c column) bool { return c.Name == "seq" })
 }
 
-// fillLog numbers the events of each run without a gap in the order of their ids. An application goes on writing, and a
-// lower id may be committed after a higher one. So it goes up to the newest row of a moment at which no writer was
-// under way, again and again until few rows are left. Those are numbered while no writer comes in. Then the trigger
-// numbers all that follow.
+// fillLog numbers the events of each run without a gap in the order of their ids. An application
+// goes on writing, and a lower id may be committed after a higher one. So it goes up to the newest
+// row of a moment at which no writer was under way, again and again until few rows are left. Those
+// are numbered while no writer comes in. Then the trigger numbers all that follow.
 func (a *adoption) fillLog(ctx context.Context, w *work) error {
 	f := w.filling(column{Name: "seq"})
 	for round := 1; ; round++ {
@@ -212,7 +214,8 @@ func (a *adoption) newest(ctx context.Context, f *filling) error {
 	})
 }
 
-// constrain adds what rows must fulfil: for new rows at once, then it reads the old ones, which keeps nobody out.
+// constrain adds what rows must fulfil: for new rows at once, then it reads the old ones, which
+// keeps nobody out.
 func (a *adoption) constrain(ctx context.Context, w *work) error {
 	for _, c := range w.fills {
 		name := helper(w.table, c.Name)
@@ -254,9 +257,9 @@ func (a *adoption) constrain(ctx context.Context, w *work) error {
 	return nil
 }
 
-// replaceChecks puts the check of reasons in the place of an earlier one, in one transaction: under a running
-// application there is always one of them. The earlier one comes back with the table, and is validated if its rows let
-// it.
+// replaceChecks puts the check of reasons in the place of an earlier one, in one transaction: under
+// a running application there is always one of them. The earlier one comes back with the table, and
+// is validated if its rows let it.
 func (a *adoption) replaceChecks(ctx context.Context, w *work) error {
 	for _, old := range w.replaced {
 		i := slices.IndexFunc(w.whole.Constraints,
@@ -292,8 +295,8 @@ func (a *adoption) validate(ctx context.Context, w *work, name string) error {
 	return a.step(ctx, w.table, nil, w.alter("VALIDATE CONSTRAINT "+name))
 }
 
-// notNull makes a filled column NOT NULL, for which the validated check spares reading the table, and an identity
-// column of one that is numbered by a sequence.
+// notNull makes a filled column NOT NULL, for which the validated check spares reading the table,
+// and an identity column of one that is numbered by a sequence.
 func (a *adoption) notNull(ctx context.Context, w *work, c column) error {
 	statements := []string{fmt.Sprintf("LOCK TABLE %s IN ACCESS EXCLUSIVE MODE", w.table),
 		w.alter("ALTER COLUMN " + c.Name + " SET NOT NULL"), w.alter("DROP CONSTRAINT " + helper(w.table, c.Name))}
@@ -303,7 +306,8 @@ func (a *adoption) notNull(ctx context.Context, w *work, c column) error {
 	return a.step(ctx, w.table, nil, statements...)
 }
 
-// build builds an index without keeping writers out. One that was interrupted is left invalid, and built again.
+// build builds an index without keeping writers out. One that was interrupted is left invalid, and
+// built again.
 func (a *adoption) build(ctx context.Context, w *work, i index) error {
 	undo := addition{"index " + i.Name, "DROP INDEX IF EXISTS " + quote(i.Name)}
 	if err := a.step(ctx, w.table, []addition{undo}); err != nil {

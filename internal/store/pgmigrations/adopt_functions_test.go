@@ -8,8 +8,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 )
 
-// A purge function that is there before is kept, whatever its parameters, by up, roles and down, with its table or
-// without; and each is in the plan.
+// A purge function that is there before is kept, whatever its parameters, by up, roles and down,
+// with its table or without; and each is in the plan.
 func TestAdoptKeepsFunctions(t *testing.T) {
 	t.Parallel()
 	const body = " RETURNS INT LANGUAGE sql AS 'SELECT 1'"

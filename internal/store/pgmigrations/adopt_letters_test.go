@@ -12,8 +12,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// A job_dlq of before 05-01 has no source, and a check of the reasons of jobs. It is extended under its application,
-// and given back as it was.
+// A job_dlq of before 05-01 has no source, and a check of the reasons of jobs. It is extended under
+// its application, and given back as it was.
 func TestLettersOfBeforeTheSeedAreExtended(t *testing.T) {
 	t.Parallel()
 	url := testenv.Database(t)

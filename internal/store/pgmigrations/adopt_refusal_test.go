@@ -110,7 +110,8 @@ func TestAdoptNeedsRights(t *testing.T) {
 	}
 }
 
-// A step that fails leaves a database that the application goes on with; up goes on from there, and down gives back.
+// A step that fails leaves a database that the application goes on with; up goes on from there, and
+// down gives back.
 func TestAdoptGoesOnAfterAFailure(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ seed, table string }{

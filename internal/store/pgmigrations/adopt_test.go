@@ -36,7 +36,8 @@ func adoptRows(t *testing.T) int {
 	return 5000
 }
 
-// seed is an application of before: its DDL word for word, rows, and the statements it goes on with.
+// seed is an application of before: its DDL word for word, rows, and the statements it goes on
+// with.
 type seed struct {
 	ddl    []string      // files of testdata
 	parent string        // rows that the others point at
@@ -274,7 +275,8 @@ func schemaOf(t *testing.T, conn *pgx.Conn) (lines []string) {
 	return lines
 }
 
-// A seed's tables, its rows and its running application: up adopts them, a relay delivers them, down gives them back.
+// A seed's tables, its rows and its running application: up adopts them, a relay delivers them,
+// down gives them back.
 func TestAdoptSeeds(t *testing.T) {
 	t.Parallel()
 	rows := adoptRows(t)
@@ -341,7 +343,8 @@ func TestAdoptSeeds(t *testing.T) {
 	}
 }
 
-// checkLog checks that the events of each run are numbered without a gap, in the order in which they were written.
+// checkLog checks that the events of each run are numbered without a gap, in the order in which
+// they were written.
 func (s seed) checkLog(t *testing.T, conn *pgx.Conn) {
 	t.Helper()
 	if one[*string](t, conn, "SELECT to_regclass('crawl_events')::text") == nil || !strings.Contains(s.outbox, "run_") &&

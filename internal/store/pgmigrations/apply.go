@@ -23,22 +23,23 @@ var ErrCoreMissing = errors.New("core is not up to date")
 // ErrCoreNeeded is returned by Down for core while a set that stands on it is applied.
 var ErrCoreNeeded = errors.New("core is still needed")
 
-// Up brings the sets (none: migration.Default, and what the database has) to the newest embedded version, core first.
-// It is safe to call from many processes at once, and where there is nothing to do.
+// Up brings the sets (none: migration.Default, and what the database has) to the newest embedded
+// version, core first. It is safe to call from many processes at once, and where there is nothing
+// to do.
 //
-// A mark "dirty", which golang-migrate's own command leaves when it dies, is cleared: files are atomic and may run
-// twice, so the marked one runs again.
+// A mark "dirty", which golang-migrate's own command leaves when it dies, is cleared: files are
+// atomic and may run twice, so the marked one runs again.
 //
-// What another migration tool has applied (Export) is left to it: there is nothing to do, or ErrOwned where it lacks
-// something. TakeOver ends that.
+// What another migration tool has applied (Export) is left to it: there is nothing to do, or
+// ErrOwned where it lacks something. TakeOver ends that.
 //
 // When ctx ends, Up finishes the file under way and stops before the next.
 func Up(ctx context.Context, databaseURL string, sets ...string) error {
 	return UpIn(ctx, databaseURL, "", sets...)
 }
 
-// UpIn is Up for an application that writes times without a zone in this one. "" leaves it to Up to find that out, and
-// to refuse where it cannot.
+// UpIn is Up for an application that writes times without a zone in this one. "" leaves it to Up to
+// find that out, and to refuse where it cannot.
 func UpIn(ctx context.Context, databaseURL, zone string, sets ...string) error {
 	if _, err := migration.Order(sets); err != nil {
 		return fmt.Errorf("migrate up: %w", err)
@@ -107,9 +108,9 @@ func up(ctx context.Context, conn *pgx.Conn, set string, existing *adoption) err
 	return nil
 }
 
-// run runs a file of a set and records the version that the set then has. Both are one simple query, and so one
-// transaction; it ends even when ctx does. An application's writers hardly wait for it: see briefly. It has the taken
-// tables to itself: see inTurn.
+// run runs a file of a set and records the version that the set then has. Both are one simple
+// query, and so one transaction; it ends even when ctx does. An application's writers hardly wait
+// for it: see briefly. It has the taken tables to itself: see inTurn.
 func run(ctx context.Context, conn *pgx.Conn, set, file string, version uint, taken ...string) error {
 	return patiently(ctx, func() error {
 		text := briefly + inTurn(taken) + content(set+"/"+file) + recording(set, version)
@@ -123,8 +124,9 @@ func run(ctx context.Context, conn *pgx.Conn, set, file string, version uint, ta
 	})
 }
 
-// inTurn locks the tables that are there, and turns their order for the next try. An application that is never idle
-// and writes to two of them takes their locks in an order of its own: who takes them in the other one never gets past.
+// inTurn locks the tables that are there, and turns their order for the next try. An application
+// that is never idle and writes to two of them takes their locks in an order of its own: who takes
+// them in the other one never gets past.
 func inTurn(tables []string) string {
 	if len(tables) == 0 {
 		return ""
@@ -142,8 +144,9 @@ func recording(set string, version uint) string {
 	}{migration.VersionTable(set), int(version)})
 }
 
-// Down takes the newest steps applied migrations of one set away, with the data in their tables; All takes the
-// set away. More steps than are applied is the same as All. Core cannot go below a set that stands on it.
+// Down takes the newest steps applied migrations of one set away, with the data in their tables;
+// All takes the set away. More steps than are applied is the same as All. Core cannot go below a
+// set that stands on it.
 //
 // When ctx ends, Down finishes the file under way and stops before the next.
 func Down(ctx context.Context, databaseURL string, steps int, set string) error {
@@ -249,8 +252,8 @@ func forget(ctx context.Context, conn *pgx.Conn, set string) error {
 	return nil
 }
 
-// giveBack undoes adoptions that were begun and not finished: those of tables whose file has not been applied. The down
-// files do it for the others.
+// giveBack undoes adoptions that were begun and not finished: those of tables whose file has not
+// been applied. The down files do it for the others.
 func giveBack(ctx context.Context, conn *pgx.Conn, set string, current uint) (undone []string, err error) {
 	a := &adoption{conn: conn, recorded: map[string]map[string]bool{}}
 	if err := a.readRecord(ctx); err != nil || len(a.recorded) == 0 {
@@ -268,9 +271,9 @@ func giveBack(ctx context.Context, conn *pgx.Conn, set string, current uint) (un
 	return undone, nil
 }
 
-// TakeOver records what another tool, or somebody by hand, has applied, as if Up had: from then on Up and Down migrate
-// the tables, and Down drops them too. It runs none of the files. The other tool must not run them any more. Where
-// there is nothing to record it does nothing.
+// TakeOver records what another tool, or somebody by hand, has applied, as if Up had: from then on
+// Up and Down migrate the tables, and Down drops them too. It runs none of the files. The other
+// tool must not run them any more. Where there is nothing to record it does nothing.
 func TakeOver(ctx context.Context, databaseURL string) error {
 	err := locked(ctx, databaseURL, func(conn *pgx.Conn) error {
 		all, err := observe(ctx, conn)

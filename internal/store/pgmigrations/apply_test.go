@@ -168,7 +168,8 @@ func TestUpFromTenProcesses(t *testing.T) {
 	}
 }
 
-// PostgreSQL rolls the file of a process back that is killed, and with it the record of its version.
+// PostgreSQL rolls the file of a process back that is killed, and with it the record of its
+// version.
 func TestUpAfterAProcessWasKilled(t *testing.T) {
 	t.Parallel()
 	url := testenv.Database(t)
@@ -214,7 +215,8 @@ func awaitLock(t *testing.T, conn *pgx.Conn, table string) {
 	}
 }
 
-// The mark says nothing about whether the file ran: for every file, both must be repaired into the same schema.
+// The mark says nothing about whether the file ran: for every file, both must be repaired into the
+// same schema.
 func TestUpRepairsEveryDirtyMark(t *testing.T) {
 	t.Parallel()
 	_, fresh := database(t)
@@ -305,12 +307,14 @@ func TestUpStopsWithItsContext(t *testing.T) {
 	up(t, url)
 }
 
-// Cancelled while a file runs or waits for a lock, Up finishes that file or leaves it, and stops before the next.
+// Cancelled while a file runs or waits for a lock, Up finishes that file or leaves it, and stops
+// before the next.
 func TestUpStopsBetweenFiles(t *testing.T) {
 	t.Parallel()
 	url := testenv.Database(t)
 	blocker := connect(t, url)
-	// core/006 waits here until the context has ended: for the end of somebody who makes a table of its name.
+	// core/006 waits here until the context has ended: for the end of somebody who makes a table of
+	// its name.
 	up(t, url, "core")
 	if err := pgmigrations.Down(t.Context(), url, 2, "core"); err != nil {
 		t.Fatal(err)
@@ -364,7 +368,8 @@ func TestDown(t *testing.T) {
 	}
 }
 
-// The password must not be in any error: not in one about the URL itself, nor in one about the server or a statement.
+// The password must not be in any error: not in one about the URL itself, nor in one about the
+// server or a statement.
 func TestErrorsCarryNoSecret(t *testing.T) {
 	t.Parallel()
 	notOwner, conn := database(t)

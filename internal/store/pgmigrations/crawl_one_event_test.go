@@ -10,8 +10,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 )
 
-// pairs are the rows of a run's queue in their order: the number that each has, and whether its id is that of the
-// event of this number in the log.
+// pairs are the rows of a run's queue in their order: the number that each has, and whether its id
+// is that of the event of this number in the log.
 func pairs(t *testing.T, conn *pgx.Conn, run string) []string {
 	t.Helper()
 	rows, err := conn.Query(t.Context(), `SELECT concat(o.payload ->> 'n', '=', o.seq, CASE WHEN o.event_id = e.event_id THEN '' ELSE '!' END)

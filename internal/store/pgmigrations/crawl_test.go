@@ -71,8 +71,8 @@ func TestInsert1000EventsAndVerifySequentialIDs(t *testing.T) {
 	}
 }
 
-// The number is drawn under the run's lock: writers of one run neither collide nor leave gaps, also where some roll
-// back; and the foreign keys' own locks on the run do not deadlock with it.
+// The number is drawn under the run's lock: writers of one run neither collide nor leave gaps, also
+// where some roll back; and the foreign keys' own locks on the run do not deadlock with it.
 func TestConcurrentWritersOfOneRunLeaveNoGap(t *testing.T) {
 	t.Parallel()
 	url, conn := database(t)
@@ -179,7 +179,8 @@ func TestAGivenSeqMustBeTheNext(t *testing.T) {
 	}
 }
 
-// In REPEATABLE READ the trigger may read a stale number; the unique constraint is what then keeps the log whole.
+// In REPEATABLE READ the trigger may read a stale number; the unique constraint is what then keeps
+// the log whole.
 func TestAStaleSnapshotCannotForkTheLog(t *testing.T) {
 	t.Parallel()
 	url, conn := database(t)
@@ -307,8 +308,8 @@ func TestQuery10KEventsByCrawlID(t *testing.T) {
 				"generate_series(1, 4000)", newRun(t, conn))
 	}
 	run(t, conn, "ANALYZE crawl_events")
-	// Whether the planner sorts (10,000 rows: a bitmap scan and a sort) or walks the index in order is its choice;
-	// reading the table is not.
+	// Whether the planner sorts (10,000 rows: a bitmap scan and a sort) or walks the index in order
+	// is its choice; reading the table is not.
 	for _, sql := range []string{
 		"SELECT * FROM crawl_events WHERE crawl_id = $1 ORDER BY id",
 		"SELECT * FROM crawl_events WHERE crawl_id = $1 ORDER BY seq",
@@ -328,8 +329,8 @@ func TestQuery10KEventsByCrawlID(t *testing.T) {
 	}
 }
 
-// FR-007: "Performance test: Poll query on 100K rows < 50ms"; also right after that backlog has been
-// drained, before any vacuum, where the seed's own index took 79-235 ms.
+// FR-007: "Performance test: Poll query on 100K rows < 50ms"; also right after that backlog has
+// been drained, before any vacuum, where the seed's own index took 79-235 ms.
 func TestPollQueryOn100KRows(t *testing.T) {
 	t.Parallel()
 	_, conn := database(t)
@@ -358,11 +359,11 @@ func TestPollQueryOn100KRows(t *testing.T) {
 			"UPDATE run_outbox SET published_at = NOW() WHERE id IN (SELECT id FROM run_outbox WHERE published_at IS NULL "+
 				"ORDER BY id ASC LIMIT 1000)")
 	}
-	// The first poll walks over the dead entries and marks them; from then on only the index's pages remain to be
-	// passed.
+	// The first poll walks over the dead entries and marks them; from then on only the index's
+	// pages remain to be passed.
 	check("drained, first poll", 0, pages("crawl_outbox")+pages("crawl_outbox_undelivered"))
-	// (Not while any snapshot in the database is older, such as one of an autovacuum of the catalog: hence some
-	// patience.)
+	// (Not while any snapshot in the database is older, such as one of an autovacuum of the
+	// catalog: hence some patience.)
 	remaining := pages("crawl_outbox_undelivered") + 20
 	for range 50 {
 		if p, _ := explain(t, conn, poll); p.buffers() <= remaining {

@@ -39,16 +39,17 @@ type ExportedFile struct {
 	Written bool   `json:"written"` // false: it was there
 }
 
-// Export writes the steps of the sets into one folder of another migration tool, in the order in which they are
-// applied. It returns all files of theirs that are in the folder then. No set means those that are in the folder
-// already, or migration.Default where none is.
+// Export writes the steps of the sets into one folder of another migration tool, in the order in
+// which they are applied. It returns all files of theirs that are in the folder then. No set means
+// those that are in the folder already, or migration.Default where none is.
 //
-// The steps that are in the folder are found by their names and left alone, whatever is in them. Those that are not get
-// the numbers after the highest one in it, be that of a step or of a migration of the user's. So no number ever
-// changes, and two runs of one build make the same files. The folder is made if it is missing.
+// The steps that are in the folder are found by their names and left alone, whatever is in them.
+// Those that are not get the numbers after the highest one in it, be that of a step or of a
+// migration of the user's. So no number ever changes, and two runs of one build make the same
+// files. The folder is made if it is missing.
 //
-// The error is ErrCoreMissing for a set without core. Nothing is written then, and nothing is left behind where writing
-// fails.
+// The error is ErrCoreMissing for a set without core. Nothing is written then, and nothing is left
+// behind where writing fails.
 func Export(dir string, format Format, sets ...string) ([]ExportedFile, error) {
 	style, known := styles[format]
 	if !known {
@@ -144,8 +145,8 @@ func (e exportedSteps) list(written map[string]string) (all []ExportedFile) {
 	return all
 }
 
-// readFolder finds the steps that are in a folder, and the highest number of a file with how many digits it has. A
-// folder that is not there is empty.
+// readFolder finds the steps that are in a folder, and the highest number of a file with how many
+// digits it has. A folder that is not there is empty.
 func readFolder(dir string) (there exportedSteps, highest uint64, width int, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -225,14 +226,15 @@ var styles = map[Format]style{
 	},
 }
 
-// gooseFile makes one statement of each way, because functions have semicolons inside. goose runs it in a transaction.
+// gooseFile makes one statement of each way, because functions have semicolons inside. goose runs
+// it in a transaction.
 func gooseFile(up, down string) string {
 	return "-- +goose Up\n-- +goose StatementBegin\n" + up + "-- +goose StatementEnd\n\n" +
 		"-- +goose Down\n-- +goose StatementBegin\n" + down + "-- +goose StatementEnd\n"
 }
 
-// atlasFile has Atlas end a statement at three line breaks, which no file has, because older versions split the bodies
-// of functions at their semicolons.
+// atlasFile has Atlas end a statement at three line breaks, which no file has, because older
+// versions split the bodies of functions at their semicolons.
 func atlasFile(up, _ string) string { return `-- atlas:delimiter \n\n\n` + "\n\n" + up }
 
 // render returns the texts of a step by what follows its name. before is what is asked first.
@@ -252,8 +254,8 @@ func (s style) render(one step, first bool, before string) map[string]string {
 	return map[string]string{".up.sql": up}
 }
 
-// guards refuse, before the first of the steps to be applied, what any of them would: functions that core may not run
-// beside, and tables that Up adopts.
+// guards refuse, before the first of the steps to be applied, what any of them would: functions
+// that core may not run beside, and tables that Up adopts.
 func guards(steps []step) (text string) {
 	for _, s := range steps {
 		if s.set == "core" && s.Version == 1 {

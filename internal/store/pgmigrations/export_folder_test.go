@@ -131,8 +131,8 @@ func otherwise(t *testing.T, dir string, format pgmigrations.Format) string {
 	return dir
 }
 
-// An older release had fewer steps. What is new comes after all that is there, the user's own migrations too, and what
-// is there keeps its number and its text.
+// An older release had fewer steps. What is new comes after all that is there, the user's own
+// migrations too, and what is there keeps its number and its text.
 func TestExportContinuesAFolder(t *testing.T) {
 	t.Parallel()
 	core := pgmigrations.Required("core") // the user's own migration stands where its last step would

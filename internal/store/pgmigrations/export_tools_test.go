@@ -22,8 +22,8 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// golangMigrate runs a folder as golang-migrate's command does, or as Encore does, which is golang-migrate with the
-// record of a version in the same simple query as its file.
+// golangMigrate runs a folder as golang-migrate's command does, or as Encore does, which is
+// golang-migrate with the record of a version in the same simple query as its file.
 func golangMigrate(t *testing.T, url, dir string, format pgmigrations.Format) *migrate.Migrate {
 	t.Helper()
 	files := fstest.MapFS{}
@@ -369,8 +369,8 @@ func TestExportedFolderRefusesTheTablesOfSeeds(t *testing.T) {
 	}
 }
 
-// A tool has applied core, and its folder is continued with what would be adopted: the first new file says how, and it
-// works.
+// A tool has applied core, and its folder is continued with what would be adopted: the first new
+// file says how, and it works.
 func TestContinuedFolderIsAdoptedByTakingOver(t *testing.T) {
 	t.Parallel()
 	url, dir := testenv.Database(t), t.TempDir()

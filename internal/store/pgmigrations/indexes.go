@@ -24,9 +24,10 @@ var (
 // IndexSet names a form that some indexes of outbox_events can have.
 type IndexSet string
 
-// The forms: two of ADR-004's indexes, and two of the one by which tenants share a claim. ADR-004's five serve its
-// queries on delivered rows too. The lean form is one index, of failed rows only, because each index costs each INSERT
-// (docs/operations/scaling.md#indexes has the figures). A table of one tenant needs no index by tenant.
+// The forms: two of ADR-004's indexes, and two of the one by which tenants share a claim. ADR-004's
+// five serve its queries on delivered rows too. The lean form is one index, of failed rows only,
+// because each index costs each INSERT (docs/operations/scaling.md#indexes has the figures). A
+// table of one tenant needs no index by tenant.
 const (
 	ADRIndexes  IndexSet = "adr"
 	LeanIndexes IndexSet = "lean"
@@ -115,10 +116,10 @@ func readIndexes(ctx context.Context, conn *pgx.Conn) (indexes []Index, valid ma
 	return indexes, valid, err
 }
 
-// SwitchIndexes gives some indexes of outbox_events another form, and returns the names of those that changed. Writers
-// go on: each is built beside the old one, concurrently, and takes its name in a moment. Those that the form does not
-// have go when the others are there. A process that is killed leaves indexes of both forms, or an incomplete one, and
-// the next call puts that right.
+// SwitchIndexes gives some indexes of outbox_events another form, and returns the names of those
+// that changed. Writers go on: each is built beside the old one, concurrently, and takes its name
+// in a moment. Those that the form does not have go when the others are there. A process that is
+// killed leaves indexes of both forms, or an incomplete one, and the next call puts that right.
 func SwitchIndexes(
 	ctx context.Context, databaseURL string, set IndexSet, progress func(index string),
 ) (changed []string, err error) {

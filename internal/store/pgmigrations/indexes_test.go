@@ -12,8 +12,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 )
 
-// ADR-004's indexes are there as it writes them, can be made lean and back while somebody writes, and serve its queries
-// on delivered rows.
+// ADR-004's indexes are there as it writes them, can be made lean and back while somebody writes,
+// and serve its queries on delivered rows.
 func TestSwitchIndexes(t *testing.T) {
 	t.Parallel()
 	url, conn := database(t)
@@ -86,7 +86,8 @@ func TestSwitchIndexes(t *testing.T) {
 		"idx_outbox_status":        "status = 'FAILED' AND next_retry_at < now()",
 	} {
 		plan := strings.Join(query[string](t, conn, "EXPLAIN SELECT * FROM outbox_events WHERE "+where), "\n")
-		// What has failed the relay's own index has too, and of a few rows the planner takes either.
+		// What has failed the relay's own index has too, and of a few rows the planner takes
+		// either.
 		also := index == "idx_outbox_status" && strings.Contains(plan, "outbox_events_waiting")
 		if !strings.Contains(plan, index) && !also {
 			t.Errorf("%s does not serve %s:\n%s", index, where, plan)
@@ -134,7 +135,8 @@ func TestLeanIndexServesFailedRows(t *testing.T) {
 	}
 }
 
-// What a killed process left behind is put right: an index under the wrong name, one that is missing.
+// What a killed process left behind is put right: an index under the wrong name, one that is
+// missing.
 func TestSwitchIndexesAfterAKill(t *testing.T) {
 	t.Parallel()
 	url, conn := database(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/outboxrelay/outbox/relay"
 )
 
-// legacyTable is the table of before ADR-004, as docs/seeds.md#adr-004 has it: with the ids of its day (random), a bare
-// TIMESTAMP, a status too short for FAILED and a check that knows no DEAD.
+// legacyTable is the table of before ADR-004, as docs/seeds.md#adr-004 has it: with the ids of its
+// day (random), a bare TIMESTAMP, a status too short for FAILED and a check that knows no DEAD.
 const legacyTable = `
 CREATE TABLE outbox (
     id           UUID PRIMARY KEY,
@@ -38,7 +38,8 @@ const legacyRows = 12000
 const oldInsert = `INSERT INTO outbox (id, tenant_id, aggregate_id, type, schema_id, schema_ver, payload, status)
 	VALUES (gen_random_uuid(), $1, gen_random_uuid()::KEYTYPE, 'order.placed', 'schema', 2, '{}', 'NEW')`
 
-// legacyDatabase has that table with 12,000 rows in the order of n, and a copy of them named before.
+// legacyDatabase has that table with 12,000 rows in the order of n, and a copy of them named
+// before.
 func legacyDatabase(t *testing.T, key string) (string, *pgx.Conn) {
 	t.Helper()
 	url := testenv.Database(t)
@@ -66,8 +67,8 @@ func psql(t *testing.T, url, file string) error {
 	return err
 }
 
-// The older outbox is upgraded while its old writer writes, by one file that can be run twice; a relay delivers it, in
-// order; and the other file gives it back as it was, with the rows of now.
+// The older outbox is upgraded while its old writer writes, by one file that can be run twice; a
+// relay delivers it, in order; and the other file gives it back as it was, with the rows of now.
 func TestLegacyUpgrade(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"VARCHAR(128)", "UUID"} {
@@ -123,14 +124,15 @@ func TestLegacyUpgrade(t *testing.T) {
 	}
 }
 
-// shaped is the catalog, but for the words of status_known: PostgreSQL has others for what it has printed itself.
+// shaped is the catalog, but for the words of status_known: PostgreSQL has others for what it has
+// printed itself.
 func shaped(t *testing.T, conn *pgx.Conn) []string {
 	t.Helper()
 	return slices.DeleteFunc(catalog(t, conn), func(line string) bool { return strings.Contains(line, "status_known") })
 }
 
-// checkUpgraded compares the rows with the copy (ADR-004, lines 75-79 and 124-127; ERR -> DEAD), and writes as old and
-// new programs do.
+// checkUpgraded compares the rows with the copy (ADR-004, lines 75-79 and 124-127; ERR -> DEAD),
+// and writes as old and new programs do.
 func checkUpgraded(t *testing.T, conn *pgx.Conn, late int) {
 	t.Helper()
 	same := one[int](t, conn, `SELECT count(*) FROM outbox o JOIN before b USING (id)
@@ -170,7 +172,8 @@ func checkUpgraded(t *testing.T, conn *pgx.Conn, late int) {
 	run(t, conn, "RESET enable_seqscan")
 }
 
-// deliverUpgraded has a relay deliver what is NEW, in the order of each key, with the time that it happened.
+// deliverUpgraded has a relay deliver what is NEW, in the order of each key, with the time that it
+// happened.
 func deliverUpgraded(t *testing.T, url string, conn *pgx.Conn) {
 	t.Helper()
 	db := relaying(t, url)
@@ -201,8 +204,8 @@ func deliverUpgraded(t *testing.T, url string, conn *pgx.Conn) {
 	}
 }
 
-// A table that does not fit is refused before anything is changed; after the seed's own SQL the columns that it made
-// stay when the upgrade is taken back.
+// A table that does not fit is refused before anything is changed; after the seed's own SQL the
+// columns that it made stay when the upgrade is taken back.
 func TestLegacyAfterTheSeedsOwnSQL(t *testing.T) {
 	t.Parallel()
 	url, conn := legacyDatabase(t, "VARCHAR(128)")

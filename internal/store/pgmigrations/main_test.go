@@ -16,8 +16,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// childMode makes this test binary a process that migrates and nothing else, so that tests can have several and
-// kill them.
+// childMode makes this test binary a process that migrates and nothing else, so that tests can have
+// several and kill them.
 const childMode, childURL = "MIGRATIONS_TEST_CHILD", "MIGRATIONS_TEST_URL"
 
 func TestMain(m *testing.M) {
@@ -74,7 +74,8 @@ func up(t *testing.T, url string, sets ...string) {
 // waiting counts the statements that wait for a lock.
 const waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
-// waitingUp returns when a statement of Up waits for a lock. cancel ends Up's context, and result is what Up returns.
+// waitingUp returns when a statement of Up waits for a lock. cancel ends Up's context, and result
+// is what Up returns.
 func waitingUp(t *testing.T, url string) (cancel context.CancelFunc, result <-chan error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -148,8 +149,8 @@ func refused(t *testing.T, db beginner, code, sql string, args ...any) {
 	_ = refusal(t, db, code, sql, args...) // it has checked the code
 }
 
-// refusal is refused and returns the error. The statement runs in a transaction of its own, or below a savepoint, so
-// that the caller's can go on.
+// refusal is refused and returns the error. The statement runs in a transaction of its own, or
+// below a savepoint, so that the caller's can go on.
 func refusal(t *testing.T, db beginner, code, sql string, args ...any) *pgconn.PgError {
 	t.Helper()
 	tx, err := db.Begin(t.Context())

@@ -11,8 +11,8 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// Through a pooler that lends a session for a transaction, migrations work too, one at a time, and leave no lock in a
-// session that others get.
+// Through a pooler that lends a session for a transaction, migrations work too, one at a time, and
+// leave no lock in a session that others get.
 func TestMigrateThroughPooler(t *testing.T) {
 	t.Parallel()
 	_, through := testenv.Pooled(t, map[string]string{"default_pool_size": "20"})

@@ -12,7 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// sequenceDrawn is the default of a column that draws its numbers from a sequence, and the sequence, quoted if need be.
+// sequenceDrawn is the default of a column that draws its numbers from a sequence, and the
+// sequence, quoted if need be.
 var sequenceDrawn = regexp.MustCompile(`^nextval\('([^'.]+)'::regclass\)$`)
 
 // rename is a table that has run's name, as FR-005 writes it, and gets crawl's.
@@ -30,8 +31,8 @@ func (a *adoption) renamed(to string) *rename {
 	return nil
 }
 
-// findRenamed finds the tables run_outbox and run_events, and through their foreign keys that of runs. It adds what
-// they will be like to the shapes, and a problem where they cannot be renamed.
+// findRenamed finds the tables run_outbox and run_events, and through their foreign keys that of
+// runs. It adds what they will be like to the shapes, and a problem where they cannot be renamed.
 func (a *adoption) findRenamed(ctx context.Context, shapes map[string]*shape) error {
 	found, err := readShapes(ctx, a.conn, a.schema, []string{"run_outbox", "run_events"})
 	if err != nil {
@@ -129,8 +130,8 @@ func (s *shape) as(parent string) (*shape, error) {
 	return later, json.Unmarshal([]byte(renamed), later)
 }
 
-// rename gives the tables crawl's names in one short transaction. In the place of each it leaves a view of the old name
-// and columns, which PostgreSQL lets an application write to.
+// rename gives the tables crawl's names in one short transaction. In the place of each it leaves a
+// view of the old name and columns, which PostgreSQL lets an application write to.
 func (a *adoption) rename(ctx context.Context) error {
 	if len(a.renames) == 0 {
 		return nil

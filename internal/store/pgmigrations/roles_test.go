@@ -189,8 +189,8 @@ var allowed = map[string][]string{
 		"outbox_endpoints SELECT", "outbox_endpoints INSERT", "outbox_endpoints UPDATE", "outbox_endpoints SWITCH",
 		"outbox_endpoints DELETE",
 		"outbox_deliveries SELECT", "outbox_deliveries UPDATE", "outbox_deliveries SETTLE", "outbox_deliveries REVIVE",
-		// And INSERT, though not for runs it has to look up, as the statement here: see TestOperatorRole beside the
-		// store.
+		// And INSERT, though not for runs it has to look up, as the statement here: see
+		// TestOperatorRole beside the store.
 		"crawl_outbox SELECT",
 		"crawl_outbox DELETE",
 		"job_dlq SELECT", "job_dlq INSERT", "job_dlq DECIDE", "job_dlq DELETE",
@@ -219,7 +219,8 @@ var allowed = map[string][]string{
 func TestEachRoleMayDoItsOwnAndNothingElse(t *testing.T) {
 	t.Parallel()
 	url, super := database(t)
-	// PostgreSQL 14 lets everybody make tables in schema public: docs/operations/running.md says so.
+	// PostgreSQL 14 lets everybody make tables in schema public: docs/operations/running.md says
+	// so.
 	run(t, super, "REVOKE CREATE ON SCHEMA public FROM PUBLIC")
 	app := one[string](t, super, "SELECT id::text FROM apps")
 	_ = newRun(t, super)
@@ -413,7 +414,8 @@ func TestRolesTakeRunsFromProducers(t *testing.T) {
 	run(t, conn, verbs["outbox_events"]["INSERT"])
 }
 
-// Whoever is granted the view sees of it what he sees of its table, and purges are not for everybody.
+// Whoever is granted the view sees of it what he sees of its table, and purges are not for
+// everybody.
 func TestRolesLeaveNoWayAround(t *testing.T) {
 	t.Parallel()
 	url, super := database(t)
@@ -491,7 +493,8 @@ func TestPrintRolesIsWhatIsApplied(t *testing.T) {
 	refused(t, conn, "42501", "DELETE FROM outbox_events")
 }
 
-// The tables of FR-005 have their sequences under crawl's names afterwards, or nobody would be granted them.
+// The tables of FR-005 have their sequences under crawl's names afterwards, or nobody would be
+// granted them.
 func TestRolesOfRenamedTables(t *testing.T) {
 	t.Parallel()
 	url := testenv.Database(t)

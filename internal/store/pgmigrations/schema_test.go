@@ -10,8 +10,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 )
 
-// seedColumns are the columns of the seed documents, in their order: type, "not null" or "null", default. Only the bare
-// TIMESTAMP of the seeds is TIMESTAMPTZ throughout.
+// seedColumns are the columns of the seed documents, in their order: type, "not null" or "null",
+// default. Only the bare TIMESTAMP of the seeds is TIMESTAMPTZ throughout.
 var seedColumns = map[string]string{
 	// FR-006
 	"crawl_runs": `
@@ -196,7 +196,8 @@ func TestIndexesAreTheSeeds(t *testing.T) {
 	}
 }
 
-// A later step takes nothing away that an earlier one makes: an adopted table is compared with what all of them make.
+// A later step takes nothing away that an earlier one makes: an adopted table is compared with what
+// all of them make.
 func TestNoStepTakesAwayWhatAnotherMakes(t *testing.T) {
 	t.Parallel()
 	var all bytes.Buffer
@@ -208,7 +209,8 @@ func TestNoStepTakesAwayWhatAnotherMakes(t *testing.T) {
 	}
 }
 
-// FR-006 and FR-007: crawl_id goes with its run (ON DELETE CASCADE). An application with events cannot be removed.
+// FR-006 and FR-007: crawl_id goes with its run (ON DELETE CASCADE). An application with events
+// cannot be removed.
 func TestForeignKeysAreTheSeeds(t *testing.T) {
 	t.Parallel()
 	_, conn := database(t)
@@ -294,8 +296,8 @@ func TestChecksRefuse(t *testing.T) {
 	refused(t, conn, restricted, "DELETE FROM apps") // RESTRICT: event_outbox has rows
 }
 
-// What the relay would refuse, the INSERT is told, by a name that says the rule. A row from before is none of its
-// business: it is settled as it was.
+// What the relay would refuse, the INSERT is told, by a name that says the rule. A row from before
+// is none of its business: it is settled as it was.
 func TestInsertIsToldWhatTheRelayRefuses(t *testing.T) {
 	t.Parallel()
 	_, conn := database(t)

@@ -23,8 +23,8 @@ var strangersSQL string
 // lockKey is the advisory lock of everything that changes the schema ("outbox" in ASCII).
 const lockKey int64 = 0x6f7574626f78
 
-// parse reads a database URL. pgx's own error quotes the URL, and a URL mangled enough not to parse is one whose
-// password it cannot find to mask: so nothing of it is passed on.
+// parse reads a database URL. pgx's own error quotes the URL, and a URL mangled enough not to parse
+// is one whose password it cannot find to mask: so nothing of it is passed on.
 func parse(databaseURL string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(databaseURL)
 	if err != nil {
@@ -59,17 +59,18 @@ func connect(ctx context.Context, databaseURL string) (conn *pgx.Conn, pooled bo
 	return conn, pooled, nil
 }
 
-// locked runs change while holding the schema lock, on one connection: reading versions, adopting and migrating are
-// one. Waiting for the lock ends with ctx.
+// locked runs change while holding the schema lock, on one connection: reading versions, adopting
+// and migrating are one. Waiting for the lock ends with ctx.
 //
-// Through a pooler, which keeps nothing between two transactions, the lock is that of a transaction, which is open on a
-// connection of its own for as long.
+// Through a pooler, which keeps nothing between two transactions, the lock is that of a
+// transaction, which is open on a connection of its own for as long.
 func locked(ctx context.Context, databaseURL string, change func(*pgx.Conn) error) error {
 	conn, pooled, err := connect(ctx, databaseURL)
 	if err != nil {
 		return err
 	}
-	// The lock goes with the session, also after a panic or a kill. Closing must still work when ctx has ended.
+	// The lock goes with the session, also after a panic or a kill. Closing must still work when
+	// ctx has ended.
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	if !pooled {
 		err = take(ctx, conn, statement("lock", nil))
@@ -93,11 +94,11 @@ func locked(ctx context.Context, databaseURL string, change func(*pgx.Conn) erro
 	return change(conn)
 }
 
-// take asks for the schema lock until it gets it, as long as patience: any login may take that lock, and keep it. It
-// does not wait in the server. CREATE INDEX CONCURRENTLY waits for
-// all statements that began before it, and so for one that waits for the lock of who builds the index. The protocol is
-// the simple one, because the other leaves a portal open in the lock's transaction, and with it a snapshot to be waited
-// for.
+// take asks for the schema lock until it gets it, as long as patience: any login may take that
+// lock, and keep it. It does not wait in the server. CREATE INDEX CONCURRENTLY waits for all
+// statements that began before it, and so for one that waits for the lock of who builds the index.
+// The protocol is the simple one, because the other leaves a portal open in the lock's transaction,
+// and with it a snapshot to be waited for.
 func take(ctx context.Context, conn *pgx.Conn, lock string) error {
 	for began := time.Now(); ; {
 		taken, err := try(ctx, conn, lock)
@@ -120,8 +121,8 @@ func take(ctx context.Context, conn *pgx.Conn, lock string) error {
 	}
 }
 
-// try asks for the lock once, which takes no time. It is not broken off with ctx: that would cost the connection, by
-// which holder is asked.
+// try asks for the lock once, which takes no time. It is not broken off with ctx: that would cost
+// the connection, by which holder is asked.
 func try(ctx context.Context, conn *pgx.Conn, lock string) (taken bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
@@ -141,13 +142,14 @@ func holder(ctx context.Context, conn *pgx.Conn) string {
 	return who + " holds it"
 }
 
-// briefly begins each transaction that changes something. It bounds a wait for a lock, because who comes after it
-// queues behind it: a writer never waits longer for a statement that waits itself. And it calls nothing that a role
-// with fewer rights has made.
+// briefly begins each transaction that changes something. It bounds a wait for a lock, because who
+// comes after it queues behind it: a writer never waits longer for a statement that waits itself.
+// And it calls nothing that a role with fewer rights has made.
 var briefly = "SET LOCAL lock_timeout = '300ms'; SET LOCAL statement_timeout = 0; " +
 	onOneLine(strangersSQL[strings.Index(strangersSQL, "DO $do$"):])
 
-// onOneLine is SQL that stands before a file, so that the lines of errors are the file's. It has no comment.
+// onOneLine is SQL that stands before a file, so that the lines of errors are the file's. It has no
+// comment.
 func onOneLine(sql string) string { return strings.Join(strings.Fields(sql), " ") + " " }
 
 const (
@@ -158,8 +160,8 @@ const (
 	deadlockDetected = "40P01"
 )
 
-// patiently tries what needs a lock again until it gets it. Between two tries those who hold it, and those who queued
-// behind the last try, go on.
+// patiently tries what needs a lock again until it gets it. Between two tries those who hold it,
+// and those who queued behind the last try, go on.
 func patiently(ctx context.Context, try func() error) error {
 	began := time.Now()
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {

@@ -44,8 +44,8 @@ type reference struct {
 
 var errRolledBack = errors.New("rolled back")
 
-// readReference runs the files of core and of the sets in a schema of their own, reads the catalog, and rolls back. So
-// there is no second list of what the tables look like.
+// readReference runs the files of core and of the sets in a schema of their own, reads the catalog,
+// and rolls back. So there is no second list of what the tables look like.
 func readReference(ctx context.Context, conn *pgx.Conn, sets []string) (*reference, error) {
 	ref := &reference{functions: map[string]string{}}
 	schema := "outbox_reference_" + strings.ToLower(rand.Text()[:12])
@@ -182,8 +182,8 @@ func (s *shape) index(name string) *index {
 	return nil
 }
 
-// has tells whether the table has the constraint, or one that says the same under another name. A check of that name
-// is taken for it, whatever it says: what is there stays.
+// has tells whether the table has the constraint, or one that says the same under another name. A
+// check of that name is taken for it, whatever it says: what is there stays.
 func (s *shape) has(want constraint) bool {
 	return slices.ContainsFunc(s.Constraints, func(k constraint) bool {
 		if k.Name == want.Name && k.Kind == want.Kind {
@@ -199,8 +199,8 @@ func (s *shape) has(want constraint) bool {
 	})
 }
 
-// unique tells whether an index makes exactly the constraint's columns unique. One of its own name is what it will be
-// made of.
+// unique tells whether an index makes exactly the constraint's columns unique. One of its own name
+// is what it will be made of.
 func (s *shape) unique(want constraint) bool {
 	return slices.ContainsFunc(s.Indexes, func(i index) bool {
 		own := i.Name == want.Name && !i.Constraint
@@ -218,7 +218,8 @@ func (s *shape) lacks(want *shape) bool {
 		slices.ContainsFunc(want.Constraints, func(k constraint) bool { return !s.has(k) })
 }
 
-// fits tells whether a column that is there does for the one that is wanted. A bare timestamp stays one.
+// fits tells whether a column that is there does for the one that is wanted. A bare timestamp stays
+// one.
 func (c column) fits(want column) bool {
 	if len(want.Labels) > 0 {
 		return !slices.ContainsFunc(want.Labels, func(label string) bool { return !slices.Contains(c.Labels, label) })
@@ -250,7 +251,8 @@ func (c column) addition() string {
 	return text + " DEFAULT " + c.Default
 }
 
-// rewrites tells whether ADD COLUMN with its default would compute it for each row. now() is computed once.
+// rewrites tells whether ADD COLUMN with its default would compute it for each row. now() is
+// computed once.
 func (c column) rewrites() bool {
 	return c.Identity != "" || strings.Contains(c.Default, "(") && c.Default != "now()"
 }

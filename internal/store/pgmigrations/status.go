@@ -13,9 +13,9 @@ import (
 
 const undefinedTable = "42P01" // SQLSTATE
 
-// Status reads the state of the default sets, and of the others that are applied or named, in their order. That
-// is what Up has recorded, or, where it has recorded nothing, what is there in the catalog. It has who applied a set
-// as far as that is known. It changes nothing and takes no lock.
+// Status reads the state of the default sets, and of the others that are applied or named, in their
+// order. That is what Up has recorded, or, where it has recorded nothing, what is there in the
+// catalog. It has who applied a set as far as that is known. It changes nothing and takes no lock.
 func Status(ctx context.Context, databaseURL string, named ...string) ([]migration.SetStatus, error) {
 	conn, _, err := connect(ctx, databaseURL)
 	if err != nil {
@@ -59,19 +59,21 @@ func exists(ctx context.Context, conn *pgx.Conn, table string) (there bool, err 
 	return there, err
 }
 
-// ErrOwned is returned by Up and Down, which have changed nothing, where another tool has applied the files and has to
-// go on with them.
+// ErrOwned is returned by Up and Down, which have changed nothing, where another tool has applied
+// the files and has to go on with them.
 var ErrOwned = errors.New("another tool migrates these tables")
 
 // byHand says that the files were run by no tool that is known.
 const byHand = "hand"
 
-// trace is what a step leaves in the catalog, and no step before it: a column of a table or of an index, or any column.
+// trace is what a step leaves in the catalog, and no step before it: a column of a table or of an
+// index, or any column.
 type trace struct {
 	Set              string
 	Version          uint
 	Relation, Column string
-	// That the step makes, where an application may have had one of that name, which lacks the trace.
+	// That the step makes, where an application may have had one of that name, which lacks the
+	// trace.
 	Table string
 }
 
@@ -91,7 +93,8 @@ var traces = []trace{
 	{"log", 2, "outbox_subscriptions", "", ""},
 }
 
-// observed are the versions that the traces tell of, for sets whose files were applied by something else than Up.
+// observed are the versions that the traces tell of, for sets whose files were applied by something
+// else than Up.
 func observed(ctx context.Context, conn *pgx.Conn) (map[string]uint, error) {
 	var sets, relations, columns []string
 	var versions []int32
@@ -154,8 +157,9 @@ func toolOf(ctx context.Context, conn *pgx.Conn) (string, error) {
 
 func owned(s migration.SetStatus) bool { return s.By != "" && s.By != byHand }
 
-// applied is the newest version of which nothing can be missing: the file of a dirty mark may not have run. The mark of
-// a Down stands one below the file that was being taken away, and going up again from there restores that one too.
+// applied is the newest version of which nothing can be missing: the file of a dirty mark may not
+// have run. The mark of a Down stands one below the file that was being taken away, and going up
+// again from there restores that one too.
 func applied(s migration.SetStatus) (version uint) {
 	if !s.Dirty {
 		return s.Current

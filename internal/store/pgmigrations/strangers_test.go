@@ -14,8 +14,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// thief makes a role that may make functions in public, and a function that makes the role a superuser when somebody
-// calls it who is one.
+// thief makes a role that may make functions in public, and a function that makes the role a
+// superuser when somebody calls it who is one.
 func thief(t *testing.T, conn *pgx.Conn, name string) {
 	t.Helper()
 	runAll(t, conn, "CREATE ROLE "+name+" LOGIN", "GRANT CREATE ON SCHEMA public TO "+name,
@@ -45,7 +45,8 @@ func stolen(t *testing.T, conn *pgx.Conn, name string) bool {
 	return one[bool](t, conn, "SELECT rolsuper FROM pg_roles WHERE rolname = $1", name)
 }
 
-// shadow makes a function or an operator of the thief's that fits calls better than PostgreSQL's of that name.
+// shadow makes a function or an operator of the thief's that fits calls better than PostgreSQL's of
+// that name.
 var shadows = map[string]string{
 	"function format(text,text)": `CREATE FUNCTION public.format(text, text) RETURNS text LANGUAGE plpgsql AS
 		$f$ BEGIN PERFORM THIEF.steal(); RETURN pg_catalog.format($1, VARIADIC ARRAY[$2]); END $f$`,
@@ -56,7 +57,8 @@ var shadows = map[string]string{
 		CREATE OPERATOR public.= (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = THIEF.same)`,
 }
 
-// Whoever may make functions in the schema gets no rights of the superuser who migrates: CVE-2018-1058.
+// Whoever may make functions in the schema gets no rights of the superuser who migrates:
+// CVE-2018-1058.
 func TestNoStrangersFunctionIsCalled(t *testing.T) {
 	t.Parallel()
 	for what, shadow := range shadows {
@@ -109,8 +111,9 @@ func TestNoStrangersFunctionIsCalled(t *testing.T) {
 	}
 }
 
-// A table that is adopted may have triggers, indexes, checks and rules that a lesser role has made. A superuser calls
-// none of them, also where they undo SET ROLE or wait for the commit. Their owner adopts the table.
+// A table that is adopted may have triggers, indexes, checks and rules that a lesser role has made.
+// A superuser calls none of them, also where they undo SET ROLE or wait for the commit. Their owner
+// adopts the table.
 func TestAdoptionIsTheTablesOwners(t *testing.T) {
 	t.Parallel()
 	ddl, err := os.ReadFile("testdata/adr004.sql")

@@ -11,8 +11,9 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/migration"
 )
 
-// Plan says what Up would do to tables that are there already, and changes nothing. Up does the same survey before
-// anything else, and returns ErrRefused with the problems where there are any. ErrOwned is that of Up.
+// Plan says what Up would do to tables that are there already, and changes nothing. Up does the
+// same survey before anything else, and returns ErrRefused with the problems where there are any.
+// ErrOwned is that of Up.
 func Plan(ctx context.Context, databaseURL string, sets ...string) (migration.Adoption, error) {
 	return PlanIn(ctx, databaseURL, "", sets...)
 }
@@ -35,7 +36,8 @@ func PlanIn(ctx context.Context, databaseURL, zone string, sets ...string) (migr
 	return a.plan, nil
 }
 
-// plan finds out which sets are Up's to migrate, of those that were named, and what is to be adopted for them.
+// plan finds out which sets are Up's to migrate, of those that were named, and what is to be
+// adopted for them.
 func plan(
 	ctx context.Context, conn *pgx.Conn, zone string, named []string,
 ) (a *adoption, sets, notes []string, err error) {
@@ -48,9 +50,9 @@ func plan(
 	return a, sets, notes, a.findZone(ctx, zone)
 }
 
-// leave returns the sets that are Up's to migrate, of those that were named. Where none was, they are the default ones,
-// and what the database has of the others, be it tables to adopt. What another tool has applied is left to it:
-// completely applied it is nothing to do, and else refused.
+// leave returns the sets that are Up's to migrate, of those that were named. Where none was, they
+// are the default ones, and what the database has of the others, be it tables to adopt. What
+// another tool has applied is left to it: completely applied it is nothing to do, and else refused.
 func leave(ctx context.Context, conn *pgx.Conn, named []string) (sets []string, notes []string, err error) {
 	sets, err = migration.Order(named)
 	if err != nil {
@@ -115,8 +117,8 @@ func (a *adoption) refuse() error {
 	return fmt.Errorf("%w:\n  - %s", ErrRefused, strings.Join(a.plan.Problems, "\n  - "))
 }
 
-// survey finds the tables that exist although their file has not been applied, compares them with what the files make,
-// and plans. It reads only.
+// survey finds the tables that exist although their file has not been applied, compares them with
+// what the files make, and plans. It reads only.
 func survey(ctx context.Context, conn *pgx.Conn, sets []string) (*adoption, error) {
 	a := &adoption{conn: conn, recorded: map[string]map[string]bool{}}
 	if err := conn.QueryRow(ctx, statement("schema", nil)).Scan(&a.schema); err != nil {
@@ -318,7 +320,8 @@ func (a *adoption) check(ctx context.Context, w *work) error {
 	return nil
 }
 
-// mentionRetention says what a relay with default settings does to old rows, which an application may count on.
+// mentionRetention says what a relay with default settings does to old rows, which an application
+// may count on.
 func (a *adoption) mentionRetention(table string) {
 	switch table {
 	case "outbox_events", "crawl_outbox":
@@ -345,8 +348,8 @@ func (a *adoption) checkRights(w *work) {
 // fillable are the columns that must not be NULL, have no default, and are filled all the same.
 var fillable = map[string]string{"crawl_events": "seq"}
 
-// given are the columns of tables into which Outbox itself inserts: apps (settle_apps.sql) and job_dlq
-// (settle_dead.sql).
+// given are the columns of tables into which Outbox itself inserts: apps (settle_apps.sql) and
+// job_dlq (settle_dead.sql).
 var given = map[string][]string{
 	"apps": {"name", "namespace"},
 	"job_dlq": {"source", "original_job_id", "app_id", "type", "payload", "error_reason", "attempts", "error_history",
@@ -399,7 +402,8 @@ func (a *adoption) checkOthers(w *work) {
 	}
 }
 
-// functionsOf are those that have the name of the function that a table's file makes, with their parameters.
+// functionsOf are those that have the name of the function that a table's file makes, with their
+// parameters.
 func (a *adoption) functionsOf(ctx context.Context, table string) ([]string, error) {
 	if functionOf[table] == "" {
 		return nil, nil

@@ -14,7 +14,8 @@ import (
 
 const undefinedColumn = "42703"
 
-// samples are rows such as Outbox writes or makes of others, in the columns on which a table of before may have checks.
+// samples are rows such as Outbox writes or makes of others, in the columns on which a table of
+// before may have checks.
 var samples = map[string][]string{
 	"outbox_events": {`{"status": "SENT"}`, `{"status": "FAILED"}`, `{"status": "DEAD"}`},
 	"event_outbox":  {`{"status": "published"}`, `{"status": "failed"}`},
@@ -44,7 +45,8 @@ func (a *adoption) checkNames(ctx context.Context, w *work) error {
 	return err
 }
 
-// checkRows counts rows that break what would be added, and looks for checks that would refuse Outbox's own.
+// checkRows counts rows that break what would be added, and looks for checks that would refuse
+// Outbox's own.
 func (a *adoption) checkRows(ctx context.Context, w *work) error {
 	if called, err := a.checkCalls(ctx, w); err != nil || called {
 		return err
@@ -95,8 +97,8 @@ func (a *adoption) checkRows(ctx context.Context, w *work) error {
 	return a.checkSizes(ctx, w)
 }
 
-// orphaned says which rows a foreign key would refuse. Where the table that it points at is still to be made, all that
-// point anywhere.
+// orphaned says which rows a foreign key would refuse. Where the table that it points at is still
+// to be made, all that point anywhere.
 func (a *adoption) orphaned(ctx context.Context, w *work, k constraint) string {
 	if slices.ContainsFunc(k.Columns, func(name string) bool { return w.have.column(name) == nil }) {
 		return ""
@@ -113,7 +115,8 @@ func (a *adoption) orphaned(ctx context.Context, w *work, k constraint) string {
 		k.Targets[0], column)
 }
 
-// count adds a problem if the query counts any. One of columns that are still to come finds nothing.
+// count adds a problem if the query counts any. One of columns that are still to come finds
+// nothing.
 func (a *adoption) count(ctx context.Context, query, format string, args ...any) error {
 	var n int64
 	err := a.conn.QueryRow(ctx, query).Scan(&n)
@@ -164,8 +167,8 @@ var (
 	jobReasons    = []string{"MaxRetries", "Validation", "HandlerMissing", "RunnerUnavailable", "Timeout", "Panic"}
 )
 
-// ofJobs tells whether a check of job_dlq is that of before 05-01 (docs/seeds.md#05-01): a list of reasons, each of
-// which the check that takes its place takes too.
+// ofJobs tells whether a check of job_dlq is that of before 05-01 (docs/seeds.md#05-01): a list of
+// reasons, each of which the check that takes its place takes too.
 func ofJobs(w *work, k constraint) bool {
 	listed := listedReasons.FindStringSubmatch(k.Expression)
 	if w.table != "job_dlq" || listed == nil {
@@ -196,8 +199,8 @@ func (a *adoption) checkSizes(ctx context.Context, w *work) error {
 	return nil
 }
 
-// checkWriters finds the roles that insert today and could not any more, because the triggers read the run, and lock
-// it.
+// checkWriters finds the roles that insert today and could not any more, because the triggers read
+// the run, and lock it.
 func (a *adoption) checkWriters(ctx context.Context, w *work) error {
 	if w.table != "crawl_events" && w.table != "crawl_outbox" {
 		return nil
@@ -248,7 +251,8 @@ func (a *adoption) mentionLegacy(ctx context.Context) error {
 	return nil
 }
 
-// checkCalls tells whether to adopt the table would call, as a superuser, what a lesser role has made.
+// checkCalls tells whether to adopt the table would call, as a superuser, what a lesser role has
+// made.
 func (a *adoption) checkCalls(ctx context.Context, w *work) (called bool, err error) {
 	err = pgx.BeginFunc(ctx, a.conn, func(tx pgx.Tx) error {
 		table := strings.ReplaceAll(quote(w.now), "'", "''")

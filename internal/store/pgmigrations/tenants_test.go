@@ -24,8 +24,8 @@ const (
 		VALUES ('event', gen_random_uuid(), $1, 'order.placed', '{}', 'DeliveryFailed', 3, '[]')`
 )
 
-// Seed 002, line 62: row-level security. Forced, so that it holds for the owner too, whom applications often connect
-// as.
+// Seed 002, line 62: row-level security. Forced, so that it holds for the owner too, whom
+// applications often connect as.
 func TestRowLevelSecurityKeepsTenantsApart(t *testing.T) {
 	t.Parallel()
 	url, super := database(t)
@@ -65,7 +65,8 @@ func TestRowLevelSecurityKeepsTenantsApart(t *testing.T) {
 				t.Errorf("%s: tenant b deletes of a: %v, %v", table, tag, err)
 			}
 		})
-		// The same connection after SET LOCAL, as a pool hands it on: the setting is now '' and not NULL.
+		// The same connection after SET LOCAL, as a pool hands it on: the setting is now '' and not
+		// NULL.
 		if n := one[int](t, conn, count); n != 0 {
 			t.Errorf("%s: without a tenant %d rows are seen", table, n)
 		}
@@ -88,8 +89,8 @@ func TestRowLevelSecurityKeepsTenantsApart(t *testing.T) {
 	}
 }
 
-// Seed 002, line 62: the purge function. Whoever calls it, it must do the same: under FORCE a bare DELETE by the owner
-// would delete nothing and say nothing.
+// Seed 002, line 62: the purge function. Whoever calls it, it must do the same: under FORCE a bare
+// DELETE by the owner would delete nothing and say nothing.
 func TestPurge(t *testing.T) {
 	t.Parallel()
 	url, super := database(t)

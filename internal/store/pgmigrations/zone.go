@@ -11,12 +11,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// written are the columns that an application, or the default now(), sets to the time of the statement. Their newest
-// value tells in which zone: it lies behind now, and in a table that is in use not far.
+// written are the columns that an application, or the default now(), sets to the time of the
+// statement. Their newest value tells in which zone: it lies behind now, and in a table that is in
+// use not far.
 var written = []string{"created_at", "updated_at", "started_at", "completed_at", "cancelled_at", "published_at",
 	"processed_at", "replayed_at"}
 
-// How old the newest row of an application that is running is taken to be at most, and how far clocks may differ.
+// How old the newest row of an application that is running is taken to be at most, and how far
+// clocks may differ.
 const (
 	fresh = 15 * time.Minute
 	ahead = 2 * time.Minute
@@ -30,14 +32,15 @@ type zoneCandidate struct {
 	refuted     bool // a newest value is still to come in it
 }
 
-// bareColumn is a column of times without a zone, and how long ago its newest was in each candidate's zone.
+// bareColumn is a column of times without a zone, and how long ago its newest was in each
+// candidate's zone.
 type bareColumn struct {
 	table, column string
 	ages          []*float64
 }
 
-// findZone decides in which zone the times without one are, unless that is recorded already. What it was told is taken,
-// and said to be doubtful where a value contradicts it.
+// findZone decides in which zone the times without one are, unless that is recorded already. What
+// it was told is taken, and said to be doubtful where a value contradicts it.
 func (a *adoption) findZone(ctx context.Context, asked string) error {
 	var recorded bool
 	if err := a.conn.QueryRow(ctx, statement("zone_recorded", nil)).Scan(&recorded); err != nil {
@@ -121,8 +124,8 @@ func (a *adoption) compareZones(ctx context.Context, columns []*bareColumn, cand
 	return nil
 }
 
-// decideZone takes the only zone that it can be: the one in which a newest value is fresh and none still to come, or
-// the only one in which none is still to come.
+// decideZone takes the only zone that it can be: the one in which a newest value is fresh and none
+// still to come, or the only one in which none is still to come.
 func (a *adoption) decideZone(columns []*bareColumn, candidates []zoneCandidate, told bool) {
 	var fit, possible []string
 	for _, z := range candidates {
@@ -170,8 +173,8 @@ func (a *adoption) decideZone(columns []*bareColumn, candidates []zoneCandidate,
 	}
 }
 
-// adopts tells whether one of the columns is in a table that is adopted now: those of before were served in the
-// database's zone, and go on so.
+// adopts tells whether one of the columns is in a table that is adopted now: those of before were
+// served in the database's zone, and go on so.
 func (a *adoption) adopts(columns []*bareColumn) bool {
 	return slices.ContainsFunc(a.works, func(w *work) bool {
 		return slices.ContainsFunc(columns, func(c *bareColumn) bool { return c.table == w.now })

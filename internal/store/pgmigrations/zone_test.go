@@ -52,8 +52,9 @@ const (
 	zoneOf = "SELECT coalesce(obj_description('outbox_lanes'::regclass), '')"
 )
 
-// The application's sessions are in UTC, and the database is in New York: up finds out, and a relay delivers what is
-// due at once, with the time that it happened, whatever the zone of its own session.
+// The application's sessions are in UTC, and the database is in New York: up finds out, and a relay
+// delivers what is due at once, with the time that it happened, whatever the zone of its own
+// session.
 func TestTimesMeanWhatTheApplicationMeant(t *testing.T) {
 	t.Parallel()
 	for name, relay := range map[string]func(*testing.T, string) *postgres.DB{
@@ -116,8 +117,8 @@ func relaying(t *testing.T, url string) *postgres.DB {
 	return db
 }
 
-// A retry that one relay writes is due at the same instant to another, be they in different zones by PGTZ or by role,
-// connected directly or through a pooler.
+// A retry that one relay writes is due at the same instant to another, be they in different zones
+// by PGTZ or by role, connected directly or through a pooler.
 func TestRetriesAreDueAlikeInAllZones(t *testing.T) {
 	t.Parallel()
 	url, conn := newYork(t)

@@ -10,9 +10,9 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/pooler"
 )
 
-// Passes tells whether a failure to open something can go away while one waits. It can for a server that is down,
-// starting, or out of connections. It cannot for a wrong password, an untrusted certificate or a missing table, which
-// need somebody to act.
+// Passes tells whether a failure to open something can go away while one waits. It can for a server
+// that is down, starting, or out of connections. It cannot for a wrong password, an untrusted
+// certificate or a missing table, which need somebody to act.
 func Passes(err error) bool {
 	var certificate *tls.CertificateVerificationError
 	var schema *outbox.SchemaError

@@ -20,7 +20,8 @@ var sqlFiles embed.FS
 
 var files = sqlfile.Folder(sqlFiles)
 
-// CheckTable answers with an *outbox.SchemaError if the table is not there or lacks one of the columns.
+// CheckTable answers with an *outbox.SchemaError if the table is not there or lacks one of the
+// columns.
 func CheckTable(ctx context.Context, pool *pgxpool.Pool, table string, columns []string) error {
 	have, err := names(ctx, pool, "check_columns", quoted(table))
 	if err != nil {
@@ -37,8 +38,8 @@ func CheckTable(ctx context.Context, pool *pgxpool.Pool, table string, columns [
 	return err
 }
 
-// CheckWritable finds out whether a session may write. Where none may, those of the pool are closed: one that was made
-// while the database was read-only stays so.
+// CheckWritable finds out whether a session may write. Where none may, those of the pool are
+// closed: one that was made while the database was read-only stays so.
 func CheckWritable(ctx context.Context, pool *pgxpool.Pool) error {
 	why, err := names(ctx, pool, "check_writable")
 	if err != nil {
@@ -51,8 +52,8 @@ func CheckWritable(ctx context.Context, pool *pgxpool.Pool) error {
 	return nil
 }
 
-// Lacking returns the privileges that the role lacks on a table or a sequence: those on the whole of it, and UPDATE of
-// columns.
+// Lacking returns the privileges that the role lacks on a table or a sequence: those on the whole
+// of it, and UPDATE of columns.
 func Lacking(ctx context.Context, pool *pgxpool.Pool, table string, whole, columns []string) ([]string, error) {
 	lacks, err := names(ctx, pool, "check_allowed", quoted(table), whole, columns)
 	if err != nil {
@@ -61,8 +62,8 @@ func Lacking(ctx context.Context, pool *pgxpool.Pool, table string, whole, colum
 	return lacks, nil
 }
 
-// CheckAllowed finds out whether a relay's role has the privileges on a table that a purpose needs: those on the whole
-// of it, and UPDATE of columns.
+// CheckAllowed finds out whether a relay's role has the privileges on a table that a purpose needs:
+// those on the whole of it, and UPDATE of columns.
 func CheckAllowed(
 	ctx context.Context, pool *pgxpool.Pool, purpose, table string, whole []string, columns ...string,
 ) error {

@@ -15,9 +15,9 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/uuid7"
 )
 
-// Reader makes records of the rows of a table that a claim has read, and knows how large they are. They are decoded
-// from the wire by hand: they are a relay's largest flow, and pgx's general Scan of twenty columns cost more than the
-// query. It is safe for concurrent use.
+// Reader makes records of the rows of a table that a claim has read, and knows how large they are.
+// They are decoded from the wire by hand: they are a relay's largest flow, and pgx's general Scan
+// of twenty columns cost more than the query. It is safe for concurrent use.
 type Reader struct {
 	Layout     outbox.Layout
 	MaxPayload int // bytes of a payload as text; a longer one is a defect
@@ -26,9 +26,9 @@ type Reader struct {
 	intern interner
 }
 
-// MaxPayload is what jsonb itself can hold. Only numbers with large exponents are longer as text, up to 15,000 times.
-// One message of them is more than Redis takes (512 MB). Redis answers it by closing the connection, and so the whole
-// relay would wait for ever.
+// MaxPayload is what jsonb itself can hold. Only numbers with large exponents are longer as text,
+// up to 15,000 times. One message of them is more than Redis takes (512 MB). Redis answers it by
+// closing the connection, and so the whole relay would wait for ever.
 const MaxPayload = 256 << 20
 
 // Batch is the records of one claim.
@@ -168,7 +168,8 @@ func decodeDestinations(rec *outbox.Record, raw [][]byte) {
 	}
 }
 
-// decodeTime reads a binary timestamptz: microseconds since 2000-01-01 UTC. NULL and the infinities give zero.
+// decodeTime reads a binary timestamptz: microseconds since 2000-01-01 UTC. NULL and the infinities
+// give zero.
 func decodeTime(b []byte) time.Time {
 	if len(b) != 8 {
 		return time.Time{}
@@ -192,8 +193,8 @@ func LaneBits(lanes []outbox.Lane) (bits int64) {
 // Bit is a lane in such a set.
 func Bit(lane int16) int64 { return int64(uint64(1) << uint(lane)) }
 
-// arena keeps copies of many small byte slices in few allocations. Slices given out stay valid: a full chunk is left to
-// them.
+// arena keeps copies of many small byte slices in few allocations. Slices given out stay valid: a
+// full chunk is left to them.
 type arena struct{ chunk []byte }
 
 func (a *arena) keep(b []byte) []byte {
@@ -205,7 +206,8 @@ func (a *arena) keep(b []byte) []byte {
 	return a.chunk[at:len(a.chunk):len(a.chunk)]
 }
 
-// interner returns one string for equal bytes: topics, types and tenants repeat in nearly every row.
+// interner returns one string for equal bytes: topics, types and tenants repeat in nearly every
+// row.
 type interner struct {
 	mu sync.Mutex
 	m  map[string]string
@@ -228,12 +230,12 @@ func (in *interner) string(b []byte) string {
 	return s
 }
 
-// ClaimSize lowers the number of rows asked for when payloads are large, so that what one claim may not keep is not
-// sent either.
+// ClaimSize lowers the number of rows asked for when payloads are large, so that what one claim may
+// not keep is not sent either.
 type ClaimSize struct{ average atomic.Int64 } // bytes of payload per row, as last seen
 
-// firstGuess is the payload's size before any was seen, in bytes. It is large, because a first claim of thousands of
-// large rows would be read from the network only to be dropped.
+// firstGuess is the payload's size before any was seen, in bytes. It is large, because a first
+// claim of thousands of large rows would be read from the network only to be dropped.
 const firstGuess = 8 << 10
 
 // Limit is how many rows to ask for.

@@ -25,16 +25,18 @@ func Code(err error) string {
 	return server.Code
 }
 
-// Transient tells whether the server ended the transaction for another's sake, so that the same may well succeed now.
+// Transient tells whether the server ended the transaction for another's sake, so that the same may
+// well succeed now.
 func Transient(err error) bool { return strings.HasPrefix(Code(err), "40") }
 
-// Passes tells whether a refusal is of the moment: somebody else's transaction or lock. The outcome is tried again in
-// seconds; as an error of its row it would wait for somebody to act.
+// Passes tells whether a refusal is of the moment: somebody else's transaction or lock. The outcome
+// is tried again in seconds; as an error of its row it would wait for somebody to act.
 func Passes(err error) bool { return Transient(err) || Code(err) == LockNotAvailable }
 
-// Refused tells whether a server that is well did not take a request: for what a row contains, or because somebody's
-// trigger, policy or limit says so. It is not well while it starts or stops (57P), runs out of connections, disk or
-// memory (53, 58), or takes no writes (25006). Nor is it when the connection is the trouble (08).
+// Refused tells whether a server that is well did not take a request: for what a row contains, or
+// because somebody's trigger, policy or limit says so. It is not well while it starts or stops
+// (57P), runs out of connections, disk or memory (53, 58), or takes no writes (25006). Nor is it
+// when the connection is the trouble (08).
 func Refused(err error) bool {
 	c := Code(err)
 	switch {
@@ -48,18 +50,20 @@ func Refused(err error) bool {
 	return true
 }
 
-// OfTheData tells whether the server refused what a row contains, which trying again does not change: data exceptions
-// (22), integrity constraints (23), limits of the program (54), damaged data (XX001).
+// OfTheData tells whether the server refused what a row contains, which trying again does not
+// change: data exceptions (22), integrity constraints (23), limits of the program (54), damaged
+// data (XX001).
 func OfTheData(err error) bool {
 	c := Code(err)
 	return strings.HasPrefix(c, "22") || strings.HasPrefix(c, "23") || strings.HasPrefix(c, "54") || c == "XX001"
 }
 
-// OfAccess tells whether the server refused a statement for what it names: a right, a table or a column that is not
-// there, but also what somebody's trigger or policy says.
+// OfAccess tells whether the server refused a statement for what it names: a right, a table or a
+// column that is not there, but also what somebody's trigger or policy says.
 func OfAccess(err error) bool { return strings.HasPrefix(Code(err), "42") }
 
-// TimeLimit marks the end of a claim by the server's statement_timeout, so that the relay asks for less.
+// TimeLimit marks the end of a claim by the server's statement_timeout, so that the relay asks for
+// less.
 func TimeLimit(ctx context.Context, err error) error {
 	if Code(err) == QueryCanceled && ctx.Err() == nil {
 		return errors.Join(context.DeadlineExceeded, err)

@@ -13,7 +13,8 @@ import (
 // Rows are rows as the templates of found.sql look them up.
 type Rows struct {
 	Positions []int64
-	// Not uuid.UUID: pgx would take its driver.Valuer, by way of text, which was a fifth of the relay's CPU.
+	// Not uuid.UUID: pgx would take its driver.Valuer, by way of text, which was a fifth of the
+	// relay's CPU.
 	IDs         [][16]byte
 	Generations []int32
 	Places      []pgtype.TID // of claims
@@ -29,8 +30,8 @@ func (r *Rows) Add(o *outbox.Outcome) {
 		pgtype.TID{BlockNumber: uint32(place >> 16), OffsetNumber: uint16(place), Valid: true})
 }
 
-// Deaths are rows that cannot arrive, for settle_dead.sql. They have one entry a failure: a record that failed at two
-// destinations has two letters.
+// Deaths are rows that cannot arrive, for settle_dead.sql. They have one entry a failure: a record
+// that failed at two destinations has two letters.
 type Deaths struct {
 	Records int
 	Tenants []string // for settle_apps.sql

@@ -14,8 +14,8 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Name returns the one name of a table that has several: with its schema, without, in quotes. Its lanes are leased
-// under it.
+// Name returns the one name of a table that has several: with its schema, without, in quotes. Its
+// lanes are leased under it.
 func Name(ctx context.Context, db Querier, table string) (name string, err error) {
 	sql, err := files.Statement("name", nil)
 	if err != nil {

@@ -1,9 +1,10 @@
-// Package pooler finds out whether a connection leads to PostgreSQL itself or to a pooler that lends a server's
-// session for a transaction. Its Sessions are a pool whose statements have their settings either way.
+// Package pooler finds out whether a connection leads to PostgreSQL itself or to a pooler that
+// lends a server's session for a transaction. Its Sessions are a pool whose statements have their
+// settings either way.
 //
 // It guarantees that asking changes nothing of a session, and that no session behind a pooler keeps
-// settings. It does not guarantee to tell a pooler in session mode from one in transaction mode: what
-// works behind the second works behind the first. Tested with PgBouncer 1.18.
+// settings. It does not guarantee to tell a pooler in session mode from one in transaction mode:
+// what works behind the second works behind the first. Tested with PgBouncer 1.18.
 package pooler
 
 import (
@@ -19,13 +20,15 @@ import (
 //go:embed sql/backend.sql
 var backendSQL string
 
-// ErrStatementMode is a pooler that changes the session after every statement, so that nothing can be a transaction.
+// ErrStatementMode is a pooler that changes the session after every statement, so that nothing can
+// be a transaction.
 var ErrStatementMode = errors.New("the database URL leads to a pooler in statement mode, which lets no transaction " +
 	"through: " +
 	"set pool_mode=transaction for this database in the pooler, or give the URL of PostgreSQL itself")
 
-// Between tells whether a pooler is between conn and the server. A server tells a new connection the id of the process
-// that serves it. A pooler cannot, because that will be another one each time, and makes an id up for its own use.
+// Between tells whether a pooler is between conn and the server. A server tells a new connection
+// the id of the process that serves it. A pooler cannot, because that will be another one each
+// time, and makes an id up for its own use.
 func Between(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	pid, err := backend(ctx, conn)
 	if err != nil {

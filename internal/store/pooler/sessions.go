@@ -8,13 +8,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Sessions is a pool that sends statements with settings of their own. A session that is marked by SetUp has them
-// already. On any other one, behind a pooler or of a pool of the caller's, they go in front of the statement and end
-// with its transaction. Both are one pipeline, and so one round trip and one transaction.
+// Sessions is a pool that sends statements with settings of their own. A session that is marked by
+// SetUp has them already. On any other one, behind a pooler or of a pool of the caller's, they go
+// in front of the statement and end with its transaction. Both are one pipeline, and so one round
+// trip and one transaction.
 type Sessions struct {
 	*pgxpool.Pool
-	// Settings is a statement of two parameters: whether the settings end with the transaction and, if not, which
-	// process of the server they are for.
+	// Settings is a statement of two parameters: whether the settings end with the transaction and,
+	// if not, which process of the server they are for.
 	Settings string
 }
 
@@ -27,8 +28,8 @@ func (s Sessions) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResu
 	return lentResults{s.send(ctx, conn, batch), conn}
 }
 
-// send sends the batch with the settings, where they are needed. Their result is in front of the others and is read
-// when those are closed.
+// send sends the batch with the settings, where they are needed. Their result is in front of the
+// others and is read when those are closed.
 func (s Sessions) send(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch) pgx.BatchResults {
 	if isSetUp(conn) {
 		return conn.SendBatch(ctx, batch)
@@ -44,8 +45,8 @@ func (s Sessions) with(batch *pgx.Batch) *pgx.Batch {
 	return all
 }
 
-// Query runs one statement. Options of pgx may come before its arguments; where it goes with the settings, result
-// formats are those of the types.
+// Query runs one statement. Options of pgx may come before its arguments; where it goes with the
+// settings, result formats are those of the types.
 func (s Sessions) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
 	conn, err := s.Acquire(ctx)
 	if err != nil {

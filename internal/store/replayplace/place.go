@@ -1,4 +1,5 @@
-// Package replayplace says where a page of a replay of dead letters ended, as a text that the next request gives back.
+// Package replayplace says where a page of a replay of dead letters ended, as a text that the next
+// request gives back.
 //
 // Guaranteed: what String wrote, Parse reads, whatever the table is called.
 //
@@ -25,8 +26,8 @@ type Place struct {
 
 func (p Place) String() string { return fmt.Sprintf("%d/%s/%s", p.Position, p.Event, p.Table) }
 
-// Parse reads deadletter.ReplayRequest.After: nil for "", the beginning. What no page ended with is a
-// deadletter.ErrFilter.
+// Parse reads deadletter.ReplayRequest.After: nil for "", the beginning. What no page ended with is
+// a deadletter.ErrFilter.
 func Parse(s string) (*Place, error) {
 	if s == "" {
 		return nil, nil

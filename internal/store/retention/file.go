@@ -36,9 +36,11 @@ type file struct {
 	lines *json.Encoder
 }
 
-// createFile begins a file whose name sorts by time. Payloads are nobody else's business: only its owner may read it.
+// createFile begins a file whose name sorts by time. Payloads are nobody else's business: only its
+// owner may read it.
 func createFile(dir, table string, began time.Time, number int, owner uuid.UUID) (*file, error) {
-	// The owner's last digits, because two databases with a table of that name may share the directory.
+	// The owner's last digits, because two databases with a table of that name may share the
+	// directory.
 	name := fmt.Sprintf("%s-%s-%04d-%s%s", strings.ReplaceAll(table, "/", "_"),
 		began.UTC().Format("20060102T150405.000000Z"), number, owner.String()[28:], suffix)
 	path := filepath.Join(dir, name)
@@ -76,7 +78,8 @@ func (f *file) seal() (path string, err error) {
 	return f.path, nil
 }
 
-// syncDir makes a rename in the directory last: the name of a file is the directory's data, not the file's.
+// syncDir makes a rename in the directory last: the name of a file is the directory's data, not the
+// file's.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -85,7 +88,8 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// abandon removes what is there of a file that will not be finished. f may be nil. What a crash leaves stays, as .tmp.
+// abandon removes what is there of a file that will not be finished. f may be nil. What a crash
+// leaves stays, as .tmp.
 func (f *file) abandon() {
 	if f != nil {
 		_ = f.file.Close() // it may be closed already, and nobody wants its content

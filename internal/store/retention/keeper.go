@@ -63,7 +63,8 @@ func (a Archive) Action() string {
 	return Archived
 }
 
-// Config configures a Keeper. Zero means the default in parentheses; those of outbox.Retention are written there.
+// Config configures a Keeper. Zero means the default in parentheses; those of outbox.Retention are
+// written there.
 type Config struct {
 	Table     string
 	OlderThan time.Duration   // since delivery or replay (outbox.Retention's)
@@ -109,7 +110,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, errors.Join(problems...)
 }
 
-// Keeper removes old rows from one table. Any number may run, in any number of processes: they take turns.
+// Keeper removes old rows from one table. Any number may run, in any number of processes: they take
+// turns.
 type Keeper struct {
 	turns Turns
 	store Store // nil: Look does the work
@@ -139,13 +141,13 @@ func newKeeper(turns Turns, cfg Config) (*Keeper, error) {
 	return &Keeper{turns: turns, cfg: cfg, owner: owner}, nil
 }
 
-// Run removes what is due, every Config.Every, until ctx ends, and then returns nil. A failure does not end it: it is
-// logged, the first of a row, and tried again at the next turn.
+// Run removes what is due, every Config.Every, until ctx ends, and then returns nil. A failure does
+// not end it: it is logged, the first of a row, and tried again at the next turn.
 func (k *Keeper) Run(ctx context.Context) error {
 	failing := false
 	for ctx.Err() == nil {
-		// Half of Every: with several keepers the table has a run at least at that pace and at most at twice it, whose
-		// turn it may be.
+		// Half of Every: with several keepers the table has a run at least at that pace and at most
+		// at twice it, whose turn it may be.
 		report, err := k.run(ctx, k.cfg.Every/2, k.turn)
 		switch {
 		case errors.Is(err, ErrBusy):
@@ -188,9 +190,9 @@ func (k *Keeper) routine(ctx context.Context, r *run) error {
 	return nil
 }
 
-// Purge does at once what Run does bit by bit: it sweeps the whole table. progress is called after each batch. While
-// another process holds the table's maintenance it waits, for at most patience, and then returns ErrBusy. The report
-// holds what was done also where there is an error.
+// Purge does at once what Run does bit by bit: it sweeps the whole table. progress is called after
+// each batch. While another process holds the table's maintenance it waits, for at most patience,
+// and then returns ErrBusy. The report holds what was done also where there is an error.
 func (k *Keeper) Purge(ctx context.Context, patience time.Duration, progress func(Report)) (Report, error) {
 	deadline := time.Now().Add(patience)
 	for {
@@ -209,8 +211,9 @@ func (k *Keeper) Purge(ctx context.Context, patience time.Duration, progress fun
 	}
 }
 
-// Count sweeps the whole table and counts what Purge would remove. It takes no lease, locks nothing and changes
-// nothing. The count is exact as of the moment at which each part of the table was read.
+// Count sweeps the whole table and counts what Purge would remove. It takes no lease, locks nothing
+// and changes nothing. The count is exact as of the moment at which each part of the table was
+// read.
 func (k *Keeper) Count(ctx context.Context, progress func(Report)) (Report, error) {
 	r := k.newRun()
 	r.report.DryRun, r.report.Sweep, r.progress = true, true, progress

@@ -13,7 +13,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// slow is a table of which each page takes a second to remove. (What a real one does is tested beside store/postgres.)
+// slow is a table of which each page takes a second to remove. (What a real one does is tested
+// beside store/postgres.)
 type slow struct {
 	pages    int
 	downTill time.Time

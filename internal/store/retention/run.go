@@ -11,8 +11,8 @@ import (
 // logEvery is how often a long run says how far it is.
 const logEvery = 10 * time.Second
 
-// grace is how long a database that does not answer may keep a keeper that was told to stop, for its lease and again
-// for giving that up.
+// grace is how long a database that does not answer may keep a keeper that was told to stop, for
+// its lease and again for giving that up.
 const grace = 2 * time.Second
 
 // Report is what a run did, or so far.
@@ -56,7 +56,8 @@ func (k *Keeper) newRun() *run {
 		report: Report{Table: k.cfg.Table, Action: k.cfg.Archive.Action()}}
 }
 
-// run takes the lease, works and gives the lease up. The report is good also where there is an error.
+// run takes the lease, works and gives the lease up. The report is good also where there is an
+// error.
 func (k *Keeper) run(ctx context.Context, least time.Duration, work func(context.Context, *run) error) (Report, error) {
 	r := k.newRun()
 	lease, err := k.askLease(ctx, least)
@@ -78,8 +79,8 @@ func (k *Keeper) run(ctx context.Context, least time.Duration, work func(context
 	return r.report, err
 }
 
-// askLease waits for the answer also when told to stop meanwhile: a request that was given up may be granted all the
-// same, and then nobody would release it.
+// askLease waits for the answer also when told to stop meanwhile: a request that was given up may
+// be granted all the same, and then nobody would release it.
 func (k *Keeper) askLease(ctx context.Context, least time.Duration) (Lease, error) {
 	asking, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -173,8 +174,8 @@ func (r *run) remove(ctx context.Context, rows []Row) error {
 		if err := r.renew(ctx); err != nil {
 			return err
 		}
-		// Without this, a policy that lets a role see rows and not delete them would look like a table with nothing to
-		// do.
+		// Without this, a policy that lets a role see rows and not delete them would look like a
+		// table with nothing to do.
 		return fmt.Errorf("remove rows of %s: none of %d found could be removed: something else removed them, or row-level "+
 			"security forbids it", r.cfg.Table, len(rows))
 	}
@@ -185,8 +186,8 @@ func (r *run) remove(ctx context.Context, rows []Row) error {
 	return nil
 }
 
-// rest is the end of a batch that took so long: it tells how far the run is, keeps the lease, and leaves the database
-// to others for as long.
+// rest is the end of a batch that took so long: it tells how far the run is, keeps the lease, and
+// leaves the database to others for as long.
 func (r *run) rest(ctx context.Context, took time.Duration) error {
 	r.report.Took = time.Since(r.began)
 	if r.progress != nil {

@@ -14,9 +14,10 @@ func Letters() outbox.Layout {
 	return outbox.Layout{Table: "job_dlq", ID: "id", DeliveredAt: "replayed_at"}
 }
 
-// Serve removes from a table what is due, as r says, until ctx ends, and then returns nil. Where open, which opens the
-// table, fails, it is called again after r.Every. Housekeeping that does not work, for want of a privilege for
-// instance, is no reason not to deliver. After ErrNoAge it is not.
+// Serve removes from a table what is due, as r says, until ctx ends, and then returns nil. Where
+// open, which opens the table, fails, it is called again after r.Every. Housekeeping that does not
+// work, for want of a privilege for instance, is no reason not to deliver. After ErrNoAge it is
+// not.
 func Serve(
 	ctx context.Context, table string, r outbox.Retention, open func(context.Context) (Store, error),
 ) error {
@@ -35,7 +36,8 @@ func Serve(
 	return keeper.Run(ctx)
 }
 
-// Look is Serve for a table of which work does one run, as it sees fit, while the table's turn is this process's.
+// Look is Serve for a table of which work does one run, as it sees fit, while the table's turn is
+// this process's.
 func Look(
 	ctx context.Context, table string, r outbox.Retention, turns Turns, work func(context.Context) error,
 ) error {

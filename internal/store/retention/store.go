@@ -10,8 +10,9 @@ import (
 
 // Turns is whose turn it is to look after a table.
 type Turns interface {
-	// Lease takes the table's maintenance, or keeps it. It is refused while another owner holds it, and where that
-	// owner's last run began less than Least ago. A renewal is refused only if somebody else has taken over.
+	// Lease takes the table's maintenance, or keeps it. It is refused while another owner holds it,
+	// and where that owner's last run began less than Least ago. A renewal is refused only if
+	// somebody else has taken over.
 	Lease(ctx context.Context, request LeaseRequest) (Lease, error)
 	// Release gives the maintenance up and records what the run did.
 	Release(ctx context.Context, owner uuid.UUID, done Done) error
@@ -20,10 +21,12 @@ type Turns interface {
 // Store is one table in one database, whose clock decides everything.
 type Store interface {
 	Turns
-	// Find calls row for removable rows, and returns where the next search starts, or "" at the end. It changes and
-	// locks nothing. It looks at a bounded number of rows, so that a page may have none and not be the last.
+	// Find calls row for removable rows, and returns where the next search starts, or "" at the
+	// end. It changes and locks nothing. It looks at a bounded number of rows, so that a page may
+	// have none and not be the last.
 	Find(ctx context.Context, search Search, row func(Row) error) (next string, err error)
-	// Remove removes those of the rows that are still removable, in one transaction, if owner still holds the lease.
+	// Remove removes those of the rows that are still removable, in one transaction, if owner still
+	// holds the lease.
 	Remove(ctx context.Context, removal Removal) (int, error)
 }
 
@@ -37,7 +40,8 @@ type LeaseRequest struct {
 // Lease is the answer to a LeaseRequest.
 type Lease struct {
 	Held bool
-	// SinceSweep is how long ago the last sweep that reached the end began; very long if there was none.
+	// SinceSweep is how long ago the last sweep that reached the end began; very long if there was
+	// none.
 	SinceSweep time.Duration
 }
 
@@ -76,6 +80,6 @@ type Removal struct {
 	Archive   bool // into the archive table, in the same transaction
 }
 
-// ErrNoAge says that a table's layout names neither a time of delivery nor one of writing: nothing tells how old a row
-// is.
+// ErrNoAge says that a table's layout names neither a time of delivery nor one of writing: nothing
+// tells how old a row is.
 var ErrNoAge = errors.New("nothing tells how old its rows are")

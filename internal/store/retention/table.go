@@ -15,25 +15,26 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
-// Dialect is a database whose tables grow old. Its Statements are retention_lease, _release, _walk and
-// those of Removes.
+// Dialect is a database whose tables grow old. Its Statements are retention_lease, _release, _walk
+// and those of Removes.
 type Dialect interface {
 	cold.Database
 	// Reads runs statements that only read.
 	Reads() cold.Conn
-	// Change runs fn, which changes something; where several statements do, in a transaction. patient says that nobody
-	// waits for it.
+	// Change runs fn, which changes something; where several statements do, in a transaction.
+	// patient says that nobody waits for it.
 	Change(ctx context.Context, patient bool, fn func(*cold.Tx) error) error
 	// Removable checks that this role may remove rows of a table and sees them all.
 	Removable(ctx context.Context, table string) error
-	// Compiles has the database check a statement: a column of a mapped table may not be of the type that its part asks
-	// for, or the table be a view.
+	// Compiles has the database check a statement: a column of a mapped table may not be of the
+	// type that its part asks for, or the table be a view.
 	Compiles(ctx context.Context, statement string) error
 	// Removes are the names of the statements by which rows are swept and removed.
 	Removes() []string
 	// Sweep finds due rows in the next part of the table, in the order in which they are stored.
 	Sweep(ctx context.Context, t *Table, search Search, row func(Row) error) (next string, err error)
-	// Remove removes those of q.Rows that are still due, if q.Owner holds the table's maintenance, and says how many.
+	// Remove removes those of q.Rows that are still due, if q.Owner holds the table's maintenance,
+	// and says how many.
 	Remove(ctx context.Context, tx *cold.Tx, q Query) (int, error)
 }
 
@@ -72,15 +73,18 @@ type turns struct {
 // TurnsOf returns whose turn it is to look after a table.
 func TurnsOf(db Dialect, table string) Turns { return turns{db, Query{Name: table}} }
 
-// Table is an outbox table, or that of letters, which old rows can be removed from. It is safe for concurrent use.
+// Table is an outbox table, or that of letters, which old rows can be removed from. It is safe for
+// concurrent use.
 type Table struct{ turns }
 
 var _ Store = (*Table)(nil)
 
-// Open returns a table, or that of Letters, after checking that this role may remove its rows and sees them all. Errors
-// are an *outbox.SchemaError, ErrNoAge, outbox.ErrRowsHidden or outbox.ErrNotAllowed if waiting does not cure them.
+// Open returns a table, or that of Letters, after checking that this role may remove its rows and
+// sees them all. Errors are an *outbox.SchemaError, ErrNoAge, outbox.ErrRowsHidden or
+// outbox.ErrNotAllowed if waiting does not cure them.
 func Open(ctx context.Context, db Dialect, layout outbox.Layout) (*Table, error) {
-	// The index of replay times is there for this. Letters with the time of a page's last one may wait for the next run.
+	// The index of replay times is there for this. Letters with the time of a page's last one may
+	// wait for the next run.
 	orders := []Query{{ByColumn: layout.DeliveredAt, ByType: "timestamptz"}}
 	if layout.Table != Letters().Table {
 		if err := layout.Validate(); err != nil {
@@ -250,8 +254,9 @@ func (t *Table) Page(ctx context.Context, q Query, take int, row func(Row) error
 	if errors.Is(err, errFull) {
 		return next, nil
 	}
-	// Nothing bounds positions by time. After a page without anything old, what follows is newer still; where it is
-	// not, a later run or the next sweep gets to it. Ids and times are bounded by the statement.
+	// Nothing bounds positions by time. After a page without anything old, what follows is newer
+	// still; where it is not, a later run or the next sweep gets to it. Ids and times are bounded
+	// by the statement.
 	if err != nil || seen < q.Limit || q.ByType == "bigint" && !someOld {
 		return "", err
 	}

@@ -1,5 +1,5 @@
-// Package seen is what an inbox keeps in any database (package inbox), but for how it remembers an id: that is the hot
-// path, and each store's own.
+// Package seen is what an inbox keeps in any database (package inbox), but for how it remembers an
+// id: that is the hot path, and each store's own.
 package seen
 
 import (

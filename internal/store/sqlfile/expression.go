@@ -117,7 +117,8 @@ type builtin struct {
 	apply    func(r *rendering, s scope, operands []expression) (any, error)
 }
 
-// As in text/template, and and or return the operand that decided and do not look at those after it.
+// As in text/template, and and or return the operand that decided and do not look at those after
+// it.
 var builtins = map[string]builtin{
 	"and": {2, true, decided(false)},
 	"or":  {2, true, decided(true)},

@@ -15,7 +15,8 @@ type Set struct {
 	templates map[string]body
 }
 
-// Files are folders that are parsed at the first use, and once: opening a store asks for them several times.
+// Files are folders that are parsed at the first use, and once: opening a store asks for them
+// several times.
 type Files struct{ parse func() (*Set, error) }
 
 // Folder is the folder sql/ of files, and those beside it.
@@ -51,8 +52,8 @@ type body []node
 // node writes its part of the text.
 type node func(r *rendering, s scope) error
 
-// Parse reads the files that pattern names in files, and in the folders beside it. A file is a template by its base
-// name, and no two folders may have the same.
+// Parse reads the files that pattern names in files, and in the folders beside it. A file is a
+// template by its base name, and no two folders may have the same.
 func Parse(files fs.FS, pattern string, beside ...fs.FS) (*Set, error) {
 	set := &Set{templates: map[string]body{}}
 	var called []string

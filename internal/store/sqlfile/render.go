@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Caller has functions for templates, such as one that adds an argument to the statement and returns its number. Call
-// must refuse a name that it does not know.
+// Caller has functions for templates, such as one that adds an argument to the statement and
+// returns its number. Call must refuse a name that it does not know.
 type Caller interface {
 	Call(function string, operand any) (any, error)
 }
@@ -70,7 +70,8 @@ func (f *Set) render(name string, data any, caller Caller) (string, error) {
 	return r.text.String(), nil
 }
 
-// Statement is Render without the comment at the head of the file, which is for its readers and not for the server.
+// Statement is Render without the comment at the head of the file, which is for its readers and not
+// for the server.
 func (f *Set) Statement(name string, data any) (string, error) {
 	return f.StatementWith(name, data, nil)
 }

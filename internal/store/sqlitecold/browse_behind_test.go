@@ -8,8 +8,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/operate"
 )
 
-// What an operator asks about a backlog must not read what was delivered. Plans are those of a file that nobody has
-// analysed.
+// What an operator asks about a backlog must not read what was delivered. Plans are those of a file
+// that nobody has analysed.
 func TestWaitingPlans(t *testing.T) {
 	t.Parallel()
 	db := filled(t)

@@ -27,7 +27,8 @@ func browser(t *testing.T, db *sqlite.DB, layout outbox.Layout) *operate.Browser
 	return b
 }
 
-// A page must not cost more on a long table: the position gives the order, or an index holds the rare status.
+// A page must not cost more on a long table: the position gives the order, or an index holds the
+// rare status.
 func TestBrowsePlans(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
@@ -106,7 +107,8 @@ func plans(t *testing.T, db *sqlite.DB, layout outbox.Layout, ask func(*operate.
 	return all()
 }
 
-// A table of somebody else's may have ids in any form, and anything in any column: it is shown as it is.
+// A table of somebody else's may have ids in any form, and anything in any column: it is shown as
+// it is.
 func TestBrowseShowsWhatIsThere(t *testing.T) {
 	t.Parallel()
 	const id = "0190000000007000800000000000000a"

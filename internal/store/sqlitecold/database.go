@@ -1,8 +1,9 @@
-// Package sqlitecold is an SQLite file as the cold path asks it (internal/store/cold): its statements, and what its
-// schema says.
+// Package sqlitecold is an SQLite file as the cold path asks it (internal/store/cold): its
+// statements, and what its schema says.
 //
-// Guaranteed: a transaction that writes is the file's only one, so what it has read cannot change before it commits.
-// Every statement is a file in sql/, named by its verb, with the index that serves it in its header.
+// Guaranteed: a transaction that writes is the file's only one, so what it has read cannot change
+// before it commits. Every statement is a file in sql/, named by its verb, with the index that
+// serves it in its header.
 package sqlitecold
 
 import (
@@ -147,7 +148,8 @@ func (d DB) Columns(ctx context.Context, l outbox.Layout) ([]sqltable.Column, er
 	return d.file().StoredColumns(ctx, l)
 }
 
-// Ordered implements cold.Database: a position is the rowid or has an index, or no relay could serve the table.
+// Ordered implements cold.Database: a position is the rowid or has an index, or no relay could
+// serve the table.
 func (DB) Ordered(context.Context, string, string) (bool, error) { return true, nil }
 
 // Visible implements cold.Database: there is no row-level security.
@@ -159,8 +161,8 @@ type deadNames struct {
 	Columns []sqltable.Column
 }
 
-// Bury implements cold.Database. No lease is asked for: a relay that has claimed the rows settles some that are not
-// undelivered any more, and changes nothing.
+// Bury implements cold.Database. No lease is asked for: a relay that has claimed the rows settles
+// some that are not undelivered any more, and changes nothing.
 func (d DB) Bury(ctx context.Context, tx *cold.Tx, l outbox.Layout, dead []outbox.Outcome) (n int, err error) {
 	columns, err := d.file().CheckTable(ctx, l.Table, sqltable.Names(l))
 	if err != nil {

@@ -1,7 +1,8 @@
-// Package sqlitefile is what all that opens an SQLite file has in common: its name for the driver, what its errors
-// mean, and a transaction that ends.
+// Package sqlitefile is what all that opens an SQLite file has in common: its name for the driver,
+// what its errors mean, and a transaction that ends.
 //
-// Guaranteed: an error that Explain has named is still the driver's; a transaction of InTx is over when it returns.
+// Guaranteed: an error that Explain has named is still the driver's; a transaction of InTx is over
+// when it returns.
 //
 // Not guaranteed: that nobody else has the file. Package store/sqlite watches that.
 package sqlitefile
@@ -30,9 +31,9 @@ var (
 		"open again")
 )
 
-// BusyFor is how long a transaction waits for one of another process, or of another handle of this one, before it gives
-// up with SQLITE_BUSY. It is longer than a relay's settle may last (10 s). Writers of one process queue in Go and do
-// not come to that.
+// BusyFor is how long a transaction waits for one of another process, or of another handle of this
+// one, before it gives up with SQLITE_BUSY. It is longer than a relay's settle may last (10 s).
+// Writers of one process queue in Go and do not come to that.
 const BusyFor = 30 * time.Second
 
 // Source is the driver's name for a file. busy_timeout comes first: turning WAL on takes a lock.
@@ -45,8 +46,9 @@ func Source(path, mode, lock string, pragmas ...string) string {
 	return (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: q.Encode()}).String()
 }
 
-// Explain gives an error of SQLite's the name that callers branch on (ErrBusy, ErrReadOnly, …), where it has one: for
-// statements of the caller's own. What package store/sqlite returns is explained already.
+// Explain gives an error of SQLite's the name that callers branch on (ErrBusy, ErrReadOnly, …),
+// where it has one: for statements of the caller's own. What package store/sqlite returns is
+// explained already.
 func Explain(err error) error {
 	return Classify(err, "for "+BusyFor.String()+
 		" another process, or another handle of this one, has kept it: look for a transaction that is left open there, or "+
@@ -94,7 +96,8 @@ func OfTheData(err error) bool {
 	return false
 }
 
-// Passes tells whether a failure to open something can go away while one waits: another process keeps the file locked.
+// Passes tells whether a failure to open something can go away while one waits: another process
+// keeps the file locked.
 func Passes(err error) bool {
 	var failure *driver.Error
 	var schema *outbox.SchemaError

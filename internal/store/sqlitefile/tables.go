@@ -12,9 +12,9 @@ import (
 //go:embed sql/tables.sql
 var tablesSQL string
 
-// Tables lists the tables of a file that exists, for whoever wants to know whose it is before a store turns it into a
-// file with a WAL. It changes nothing, but that SQLite repairs what a crash has left, as at every opening. Errors:
-// ErrNotSQLite, or the system's.
+// Tables lists the tables of a file that exists, for whoever wants to know whose it is before a
+// store turns it into a file with a WAL. It changes nothing, but that SQLite repairs what a crash
+// has left, as at every opening. Errors: ErrNotSQLite, or the system's.
 func Tables(ctx context.Context, path string) (names []string, err error) {
 	defer func() {
 		if err != nil {

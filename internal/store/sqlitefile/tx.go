@@ -12,8 +12,8 @@ type Writer interface {
 	Begin(ctx context.Context) (*sql.Tx, error)
 }
 
-// InTx runs fn in a transaction of db, and commits it; it rolls back if fn fails. What fn has read cannot change before
-// it commits: nobody else writes meanwhile.
+// InTx runs fn in a transaction of db, and commits it; it rolls back if fn fails. What fn has read
+// cannot change before it commits: nobody else writes meanwhile.
 func InTx(ctx context.Context, db Writer, fn func(*sql.Tx) error) error {
 	tx, err := db.Begin(ctx)
 	if err != nil {

@@ -15,8 +15,9 @@ var (
 	pathSQL string
 )
 
-// CheckWritable finds a file that can only be read at the start, and not at every turn of a relay. It waits for nobody:
-// a file that somebody else writes to can be written. reads is a handle of the file.
+// CheckWritable finds a file that can only be read at the start, and not at every turn of a relay.
+// It waits for nobody: a file that somebody else writes to can be written. reads is a handle of the
+// file.
 func CheckWritable(ctx context.Context, reads *sql.DB) (err error) {
 	var path string
 	if err := reads.QueryRowContext(ctx, pathSQL).Scan(&path); err != nil {

@@ -24,9 +24,10 @@ var ErrCoreNeeded = errors.New("core is still needed")
 // ErrNewer says that the file's schema is newer than this build.
 var ErrNewer = errors.New("the file was migrated by a newer program")
 
-// Up brings the sets (none: migration.Default, and what the file has) to the newest embedded version, core first, in
-// one transaction. It is safe to call from many processes at once, and where there is nothing to do. db is a database
-// whose transactions begin with BEGIN IMMEDIATE: sqlite.DB's Begin does.
+// Up brings the sets (none: migration.Default, and what the file has) to the newest embedded
+// version, core first, in one transaction. It is safe to call from many processes at once, and
+// where there is nothing to do. db is a database whose transactions begin with BEGIN IMMEDIATE:
+// sqlite.DB's Begin does.
 //
 // When ctx ends, nothing is changed.
 func Up(ctx context.Context, db *sql.DB, named ...string) error {
@@ -88,8 +89,9 @@ func up(ctx context.Context, conn *sql.Conn, set string) error {
 	return nil
 }
 
-// Down takes the newest steps applied migrations of one set away, with the data in their tables, in one transaction;
-// All takes the set away. More steps than are applied is the same as All. Core cannot go below a set that stands on it.
+// Down takes the newest steps applied migrations of one set away, with the data in their tables, in
+// one transaction; All takes the set away. More steps than are applied is the same as All. Core
+// cannot go below a set that stands on it.
 func Down(ctx context.Context, db *sql.DB, steps int, set string) error {
 	if err := embedded.Lacks([]string{set}); err != nil {
 		return fmt.Errorf("migrate down: %w", err)
@@ -144,7 +146,8 @@ func down(ctx context.Context, conn *sql.Conn, steps int, set string) error {
 	return nil
 }
 
-// run runs a file of a set and records the version that the set then has, as golang-migrate would: no row is none.
+// run runs a file of a set and records the version that the set then has, as golang-migrate would:
+// no row is none.
 func run(ctx context.Context, conn *sql.Conn, set, file string, version uint) error {
 	text, err := fs.ReadFile(files, set+"/"+file)
 	if err != nil {
@@ -189,8 +192,8 @@ func inTx(ctx context.Context, db *sql.DB, change func(*sql.Conn) error) error {
 	return nil
 }
 
-// Status reads the state of the default sets, and of the others that are applied or named, in their order. It changes
-// nothing.
+// Status reads the state of the default sets, and of the others that are applied or named, in their
+// order. It changes nothing.
 func Status(ctx context.Context, db *sql.DB, named ...string) ([]migration.SetStatus, error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {

@@ -23,8 +23,8 @@ UPDATE run_outbox SET published_at = '2026-01-01T00:00:00.000000Z';
 PRAGMA integrity_check;
 `
 
-// The tables are for every SQLite since 3.37, not only for the one that this program has in it: whichever is on this
-// machine writes to them. (Debian 12 has 3.40.)
+// The tables are for every SQLite since 3.37, not only for the one that this program has in it:
+// whichever is on this machine writes to them. (Debian 12 has 3.40.)
 func TestPlainSQLOfTheMachine(t *testing.T) {
 	t.Parallel()
 	programs := map[string][]string{

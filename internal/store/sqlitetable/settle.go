@@ -11,11 +11,13 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/eventrow"
 )
 
-// Deadly are the statements of a row's death. They are given a Layout with the table's KeptColumns as Columns.
+// Deadly are the statements of a row's death. They are given a Layout with the table's KeptColumns
+// as Columns.
 var Deadly = []string{"settle_apps", "settle_letter", "settle_dead"}
 
-// Die writes one letter a failed destination and marks or removes the row of a dead outcome; all of it or, if the file
-// refuses a part, nothing. now is a stamp. run runs one of Deadly, and tells whether it changed anything.
+// Die writes one letter a failed destination and marks or removes the row of a dead outcome; all of
+// it or, if the file refuses a part, nothing. now is a stamp. run runs one of Deadly, and tells
+// whether it changed anything.
 func Die(
 	ctx context.Context, tx *sql.Tx, o *outbox.Outcome, table, now string,
 	run func(statement string, args ...any) (changed bool, err error),

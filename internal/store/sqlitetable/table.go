@@ -61,9 +61,10 @@ func (f File) Columns(ctx context.Context, table string) ([]Column, error) {
 	return all, nil
 }
 
-// Spelled returns a table's name as the schema spells it, and without the database if that is main, so that leases,
-// letters and migration.SetOf know a table under one name. outbox_events, OUTBOX_EVENTS and main.outbox_events are one,
-// and under three would be delivered three times. The name of a table that is not there stays as it is.
+// Spelled returns a table's name as the schema spells it, and without the database if that is main,
+// so that leases, letters and migration.SetOf know a table under one name. outbox_events,
+// OUTBOX_EVENTS and main.outbox_events are one, and under three would be delivered three times. The
+// name of a table that is not there stays as it is.
 func (f File) Spelled(ctx context.Context, table string) (string, error) {
 	text, err := files.Statement("name", nil)
 	if err != nil {
@@ -90,7 +91,8 @@ func SplitName(table string) (name, database string) {
 	return table, "main"
 }
 
-// CheckTable answers with a SchemaError if the table lacks one of the columns, and returns all that it has.
+// CheckTable answers with a SchemaError if the table lacks one of the columns, and returns all that
+// it has.
 func (f File) CheckTable(ctx context.Context, table string, columns []string) ([]Column, error) {
 	have, err := f.Columns(ctx, table)
 	if err != nil {
@@ -129,8 +131,8 @@ func KeptColumns(columns []Column, payload string) (quoted []sqltable.Column) {
 	return quoted
 }
 
-// StoredColumns are those that a row is kept by: all but generated ones. Names are spelled as in the layout, where it
-// has them.
+// StoredColumns are those that a row is kept by: all but generated ones. Names are spelled as in
+// the layout, where it has them.
 func (f File) StoredColumns(ctx context.Context, l outbox.Layout) (all []sqltable.Column, err error) {
 	statement, err := files.Statement("stored_columns", nil)
 	if err != nil {

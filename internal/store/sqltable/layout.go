@@ -15,7 +15,8 @@ type Layout struct {
 	OneForm                       bool // SQLite: the table's own check sees to the form of next_retry_at
 }
 
-// Quote returns the layout as the SQL templates need it. The functions quote a table, a column and a text.
+// Quote returns the layout as the SQL templates need it. The functions quote a table, a column and
+// a text.
 func Quote(l outbox.Layout, table, column, text func(string) string) Layout {
 	return Layout{
 		Layout: l.Quoted(table, column, text), DeleteDead: l.Status == "",
@@ -31,8 +32,8 @@ func Names(l outbox.Layout) (names []string) {
 	return names
 }
 
-// Column is a column as statements have it: its name, and that name as a text. JSON says that the layout has JSON in it
-// (SQLite's only).
+// Column is a column as statements have it: its name, and that name as a text. JSON says that the
+// layout has JSON in it (SQLite's only).
 type Column struct {
 	Name, Text string
 	JSON       bool

@@ -59,8 +59,8 @@ func (n *Number) Scan(v any) error {
 	return nil
 }
 
-// ParseID reads an id in any of its forms, 16 bytes included. Of what is no UUID it makes one, always the same, so that
-// the row can become a dead letter.
+// ParseID reads an id in any of its forms, 16 bytes included. Of what is no UUID it makes one,
+// always the same, so that the row can become a dead letter.
 func ParseID(t Text) (id uuid.UUID, known bool) {
 	if t.Bytes && len(t.S) == 16 {
 		copy(id[:], t.S)
@@ -73,8 +73,8 @@ func ParseID(t Text) (id uuid.UUID, known bool) {
 	return id, true
 }
 
-// TimeOfID returns the time in a UUIDv7 as it would be stored, nothing for another UUID, and what is no UUID as it is.
-// A table says when its rows were written by one or the other.
+// TimeOfID returns the time in a UUIDv7 as it would be stored, nothing for another UUID, and what
+// is no UUID as it is. A table says when its rows were written by one or the other.
 func (t Text) TimeOfID() Text {
 	id, ok := ParseID(t)
 	switch at := uuid7.Time(id); {
@@ -113,8 +113,8 @@ func Integer[T int | int64](t Text) *T {
 	return &n
 }
 
-// JSON is the text itself where it is JSON, and else the text as a JSON string. A mapped table may hold anything, and
-// people look at it to find out what.
+// JSON is the text itself where it is JSON, and else the text as a JSON string. A mapped table may
+// hold anything, and people look at it to find out what.
 func (t Text) JSON() json.RawMessage {
 	if t.Null {
 		return nil

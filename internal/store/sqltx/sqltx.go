@@ -1,8 +1,9 @@
-// Package sqltx is what the stores know of database/sql's transactions, and of those of the libraries that are built on
-// it.
+// Package sqltx is what the stores know of database/sql's transactions, and of those of the
+// libraries that are built on it.
 //
-// Guaranteed: what Open returns is not nil and has a Commit, so it is a transaction and no pool, whoever made it. Not
-// guaranteed: that the transaction is still open, and that it is one of the right database. The database says so.
+// Guaranteed: what Open returns is not nil and has a Commit, so it is a transaction and no pool,
+// whoever made it. Not guaranteed: that the transaction is still open, and that it is one of the
+// right database. The database says so.
 package sqltx
 
 import (
@@ -14,13 +15,13 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// bun is a package whose ExecContext does not bind parameters: it looks for ? and writes the values into the text, so
-// $1 stays unbound and SQLite's ?1 becomes the second value.
+// bun is a package whose ExecContext does not bind parameters: it looks for ? and writes the values
+// into the text, so $1 stays unbound and SQLite's ?1 becomes the second value.
 const bun = "github.com/uptrace/bun"
 
-// Open refuses what cannot end a transaction, which is how a pool, a connection or a client is told from a transaction.
-// Events that are written through one of those are committed at once, each by itself. It returns what statements are to
-// go through, which is tx unless that is bun's.
+// Open refuses what cannot end a transaction, which is how a pool, a connection or a client is told
+// from a transaction. Events that are written through one of those are committed at once, each by
+// itself. It returns what statements are to go through, which is tx unless that is bun's.
 func Open(tx outbox.SQLTx) (outbox.SQLTx, error) {
 	problem := ""
 	if _, ends := tx.(interface{ Commit() error }); !ends {
@@ -44,7 +45,8 @@ func Open(tx outbox.SQLTx) (outbox.SQLTx, error) {
 	return nil, fmt.Errorf("%w: %T holds no *sql.Tx", outbox.ErrNoTransaction, tx)
 }
 
-// Nil tells whether tx is nothing or a nil pointer, as a transaction is whose Begin failed. Its methods would panic.
+// Nil tells whether tx is nothing or a nil pointer, as a transaction is whose Begin failed. Its
+// methods would panic.
 func Nil(tx any) bool {
 	of := reflect.ValueOf(tx)
 	return !of.IsValid() || of.Kind() == reflect.Pointer && of.IsNil()

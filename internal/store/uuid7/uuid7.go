@@ -30,7 +30,8 @@ func First(t time.Time) (id uuid.UUID) {
 	return id
 }
 
-// Written returns when a row was written: at, or where nothing says so the time in its id, which may be none (zero).
+// Written returns when a row was written: at, or where nothing says so the time in its id, which
+// may be none (zero).
 func Written(at *time.Time, id uuid.UUID) time.Time {
 	if at != nil {
 		return *at

@@ -16,7 +16,8 @@ type act struct {
 	rows  int
 }
 
-// Every button that changes something: its effect is in the database, and who did it and why in the audit.
+// Every button that changes something: its effect is in the database, and who did it and why in the
+// audit.
 func TestActions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -169,7 +170,8 @@ func TestActions(t *testing.T) {
 	p.see("replay with another payload", "skip an event")
 }
 
-// confirm gives a reason in a dialog, presses its button, and closes it when it has said what came of it.
+// confirm gives a reason in a dialog, presses its button, and closes it when it has said what came
+// of it.
 func (p *tab) confirm(button, reason, says string) {
 	p.t.Helper()
 	p.fill("Reason", reason)

@@ -9,7 +9,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// The database goes while somebody looks: the page says so, keeps what it knew, and goes on when it is back.
+// The database goes while somebody looks: the page says so, keeps what it knew, and goes on when it
+// is back.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	w, server := newWorldAlone(t)
@@ -31,8 +32,8 @@ func TestDatabaseAway(t *testing.T) {
 	p.see("2 wait")
 }
 
-// A server that is read-only offers nothing, and refuses what is sent to it all the same. So it is with a token that
-// may only read.
+// A server that is read-only offers nothing, and refuses what is sent to it all the same. So it is
+// with a token that may only read.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -66,7 +67,8 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// A token of one tenant shows that tenant's events and letters, and says in words what it does not show.
+// A token of one tenant shows that tenant's events and letters, and says in words what it does not
+// show.
 func TestTenantToken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -91,7 +93,8 @@ func TestTenantToken(t *testing.T) {
 	p.accessible("a tenant's overview")
 }
 
-// Two operators see the same letters. Who comes second is told that they are others by now, and nothing is done.
+// Two operators see the same letters. Who comes second is told that they are others by now, and
+// nothing is done.
 func TestSecondOperator(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -1,5 +1,5 @@
-// Package browser_test is the operators' page in a real browser, against real servers. What a button does is looked for
-// in the database and at the broker, and not only on the page.
+// Package browser_test is the operators' page in a real browser, against real servers. What a
+// button does is looked for in the database and at the broker, and not only on the page.
 //
 // A module of its own, so that the driver of the browser is in nobody's go.sum.
 package browser_test

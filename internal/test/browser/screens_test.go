@@ -22,8 +22,9 @@ type screen struct {
 var pictured = []string{"overview", "letters", "letter", "replay", "events", "event", "conditions", "pauses", "run",
 	"audit", "settings"}
 
-// Every screen, as wide and as narrow as people have it and in both colours: axe finds nothing, nothing is wider than
-// the window, and the browser has no error, no failed request and no violation of the policy to tell of.
+// Every screen, as wide and as narrow as people have it and in both colours: axe finds nothing,
+// nothing is wider than the window, and the browser has no error, no failed request and no
+// violation of the policy to tell of.
 func TestScreens(t *testing.T) {
 	t.Parallel()
 	w, _ := newWorldAlone(t)
@@ -141,8 +142,8 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-// trouble has something on every screen: what is delivered, dead, blocked and paused, and a run. It returns the id of
-// an event that is dead, and that of the run.
+// trouble has something on every screen: what is delivered, dead, blocked and paused, and a run. It
+// returns the id of an event that is dead, and that of the run.
 func (w *world) trouble() (dead, run string) {
 	w.t.Helper()
 	w.ok("", "pause", "--topic", "parcel.*", "--reason", "the carrier moves house")

@@ -15,7 +15,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// shots is the folder that gets the pictures of docs/operations/on-call.md and screens.md, if they are wanted.
+// shots is the folder that gets the pictures of docs/operations/on-call.md and screens.md, if they
+// are wanted.
 var shots = os.Getenv("OUTBOX_TEST_SHOTS")
 
 // shot takes a picture of what is in the window.
@@ -69,7 +70,8 @@ func beside(pictures []image.Image) image.Image {
 	return all.SubImage(image.Rect(0, 0, box.Max.X-gap, box.Max.Y))
 }
 
-// small keeps the most frequent colours of a picture, and takes the nearest of them for the others: half of its bytes.
+// small keeps the most frequent colours of a picture, and takes the nearest of them for the others:
+// half of its bytes.
 func small(from image.Image) ([]byte, error) {
 	seen, box := map[color.RGBA]int{}, from.Bounds()
 	at := func(x, y int) color.RGBA { return color.RGBAModel.Convert(from.At(x, y)).(color.RGBA) }

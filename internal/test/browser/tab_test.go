@@ -106,8 +106,8 @@ func call[P, R any](p *tab, command cdp.Command[P, R], params P) (result R) {
 	return result
 }
 
-// hear collects what must not happen: errors on the console, exceptions, requests that failed, and violations of the
-// policy, which the browser logs as errors.
+// hear collects what must not happen: errors on the console, exceptions, requests that failed, and
+// violations of the policy, which the browser logs as errors.
 func (p *tab) hear(event any) {
 	said := ""
 	switch e := event.(type) {
@@ -168,7 +168,8 @@ func ask[T any](p *tab, expression string) (v T, err error) {
 	return chromedp.Run(p.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 }
 
-// until repeats an expression until it is what counts as done. Between two pages there is nobody to ask.
+// until repeats an expression until it is what counts as done. Between two pages there is nobody to
+// ask.
 func (p *tab) until(what, expression string, done func(string) bool) {
 	p.t.Helper()
 	last := ""
@@ -227,7 +228,8 @@ func (p *tab) keys(keys string, options ...chromedp.KeyOption) {
 	p.run(chromedp.KeyEvent(keys, options...))
 }
 
-// escape closes a dialog, and waits until the page has another address where the dialog's was its own.
+// escape closes a dialog, and waits until the page has another address where the dialog's was its
+// own.
 func (p *tab) escape() {
 	p.t.Helper()
 	p.keys("\x1b")
@@ -241,8 +243,8 @@ func (p *tab) visit(path string) {
 	p.run(chromedp.Evaluate[chromedp.Void](fmt.Sprintf("location.hash = %q", path)))
 }
 
-// accessible fails the test for whatever axe finds by some rules (none: all), and where the page is wider than its
-// window.
+// accessible fails the test for whatever axe finds by some rules (none: all), and where the page is
+// wider than its window.
 func (p *tab) accessible(where string, rules ...string) {
 	p.t.Helper()
 	wanted := map[string]any{"resultTypes": []string{"violations"}}

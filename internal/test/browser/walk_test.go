@@ -59,8 +59,8 @@ func (c *consumer) has() (n int, inOrder bool) {
 	return n, inOrder
 }
 
-// The night of an operator, on one page: each fault is made at the real servers, seen on the page, and ended by its
-// buttons; what they did is true in the database and at the broker.
+// The night of an operator, on one page: each fault is made at the real servers, seen on the page,
+// and ended by its buttons; what they did is true in the database and at the broker.
 func TestOnCallWalk(t *testing.T) {
 	t.Parallel()
 	w, _ := newWorldAlone(t)
@@ -87,7 +87,8 @@ func TestOnCallWalk(t *testing.T) {
 	}
 }
 
-// brokerDown kills Redis: the page names the sink, what waits and since when, nothing is lost, and all of it arrives.
+// brokerDown kills Redis: the page names the sink, what waits and since when, nothing is lost, and
+// all of it arrives.
 func (w *world) brokerDown(p *tab) {
 	if err := w.redis.Kill(); err != nil {
 		w.t.Fatal(err)
@@ -109,7 +110,8 @@ func (w *world) brokerDown(p *tab) {
 	p.shot("3-broker-back")
 }
 
-// poison has Redis refuse two topics: their events become letters, which the page groups by what they say.
+// poison has Redis refuse two topics: their events become letters, which the page groups by what
+// they say.
 func (w *world) poison(p *tab) {
 	w.tell("ACL SETUSER relay resetchannels &nothing")
 	w.write(letters()...)
@@ -119,7 +121,8 @@ func (w *world) poison(p *tab) {
 	p.shot("4-poison")
 }
 
-// blockedKey has one customer's invoices wait behind one that failed, until somebody has it tried again.
+// blockedKey has one customer's invoices wait behind one that failed, until somebody has it tried
+// again.
 func (w *world) blockedKey(p *tab) {
 	w.write(event{"invoice.sent", "INV-7", "", map[string]any{"n": 1}}, event{"invoice.sent", "INV-7", "",
 		map[string]any{"n": 2}})
@@ -159,8 +162,8 @@ func orders(topic string, n, keys int) (all []event) {
 	return all
 }
 
-// replaySteps mends the half of it: a replay of everything stops itself at the first step that has too many of what is
-// broken still. With the rest mended all arrive, and each key's in their order.
+// replaySteps mends the half of it: a replay of everything stops itself at the first step that has
+// too many of what is broken still. With the rest mended all arrive, and each key's in their order.
 func (w *world) replaySteps(p *tab) {
 	heard := w.consume("*")
 	w.allow("order.placed")

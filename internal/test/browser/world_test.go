@@ -22,8 +22,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// world is a database with all tables, a Redis whose user relay may publish where the test lets him, and processes of
-// the command.
+// world is a database with all tables, a Redis whose user relay may publish where the test lets
+// him, and processes of the command.
 type world struct {
 	t        *testing.T
 	database string
@@ -32,7 +32,8 @@ type world struct {
 	server   string // the address of the API and the page
 }
 
-// policies keep an event of topic invoice.* waiting for long after a failure, and give others up at once.
+// policies keep an event of topic invoice.* waiting for long after a failure, and give others up at
+// once.
 const policies = `
 retry:
   - {destination: "invoice.*", max_attempts: 9, backoff_base: 30m}
@@ -96,7 +97,8 @@ func prepare(ctx context.Context, url string) error {
 	return errors.Join(err, conn.Close(ctx))
 }
 
-// relayUser makes the user of the relay, who may publish to no channel. A Redis that was killed has forgotten him.
+// relayUser makes the user of the relay, who may publish to no channel. A Redis that was killed has
+// forgotten him.
 func (w *world) relayUser() { w.tell("ACL SETUSER relay on >secret ~* +@all resetchannels") }
 
 // tell gives Redis a command.
@@ -190,7 +192,8 @@ func (w *world) becomes(n int, where string, args ...any) {
 	w.eventually(fmt.Sprintf("%d of %s", n, where), func() bool { return w.count(where, args...) == n })
 }
 
-// serve starts outbox serve with an API on a free port, and takes it for the world's. The test ends it.
+// serve starts outbox serve with an API on a free port, and takes it for the world's. The test ends
+// it.
 func (w *world) serve(args ...string) {
 	w.t.Helper()
 	log, ended := w.start(append([]string{"serve", "--http", "127.0.0.1:0", "--environment", "staging=#0f766e"},

@@ -81,8 +81,8 @@ func (w *world) settles(n int) {
 	eventually(w.t, itoa(n)+" more events are delivered", func() bool { return w.sent() >= before+n })
 }
 
-// unsettled is how many events have arrived and the table knows nothing of it. An event whose outcome a relay did not
-// learn has a time for its next attempt.
+// unsettled is how many events have arrived and the table knows nothing of it. An event whose
+// outcome a relay did not learn has a time for its next attempt.
 func (w *world) unsettled() int {
 	w.t.Helper()
 	var ids []string
@@ -93,8 +93,8 @@ func (w *world) unsettled() int {
 	return w.number(query, ids)
 }
 
-// retried is how many deliveries the relays have put off: among them those whose outcome they did not learn in time,
-// and whole batches that got no answer.
+// retried is how many deliveries the relays have put off: among them those whose outcome they did
+// not learn in time, and whole batches that got no answer.
 func (w *world) retried() (n int) {
 	for _, r := range w.relays {
 		for line := range strings.Lines(r.said()) {

@@ -230,8 +230,8 @@ func openRabbitMQ(w *world, fault string) *broker {
 	return b
 }
 
-// starting has servers of RabbitMQ start one at a time: several at once take a busy machine more than the minute they
-// have.
+// starting has servers of RabbitMQ start one at a time: several at once take a busy machine more
+// than the minute they have.
 var starting sync.Mutex
 
 func ownRabbitMQ(t testing.TB) *testenv.RabbitMQ {

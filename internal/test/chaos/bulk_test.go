@@ -8,8 +8,9 @@ import (
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
-// bulk is many events, written by one statement. They are counted as they arrive and not kept: to compare them takes
-// a byte an event. Event n, from 1, has key n modulo keys, so the one before it in its key is n - keys.
+// bulk is many events, written by one statement. They are counted as they arrive and not kept: to
+// compare them takes a byte an event. Event n, from 1, has key n modulo keys, so the one before it
+// in its key is n - keys.
 type bulk struct {
 	size, keys int
 
@@ -32,7 +33,8 @@ func (w *world) bulk(size, keys int) *bulk {
 	return b
 }
 
-// take tells whether the event is one of the bulk, and counts it. The subscriber calls it, under its lock.
+// take tells whether the event is one of the bulk, and counts it. The subscriber calls it, under
+// its lock.
 func (b *bulk) take(id string) bool {
 	if b == nil || !strings.HasPrefix(id, bulkID) {
 		return false
@@ -59,7 +61,8 @@ func (w *world) came() int {
 	return w.heard.bulk.received
 }
 
-// add adds the bulk to what was found about the other events, all of it acknowledged. The subscriber is quiet by now.
+// add adds the bulk to what was found about the other events, all of it acknowledged. The
+// subscriber is quiet by now.
 func (b *bulk) add(r *outboxtest.Report) {
 	if b == nil {
 		return

@@ -21,8 +21,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Servers that this test binary is when it is started again, to be killed: those that are packages of Go and no
-// programs. They take commands, a line each.
+// Servers that this test binary is when it is started again, to be killed: those that are packages
+// of Go and no programs. They take commands, a line each.
 const (
 	roleKafka    = "kafka"    // a broker that keeps its data in a folder
 	roleEndpoint = "endpoint" // an HTTP server that prints what it gets before it answers

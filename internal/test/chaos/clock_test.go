@@ -11,12 +11,13 @@ import (
 	"sync"
 )
 
-// skewed builds the command once more, with a standard library whose wall clock is OUTBOX_CLOCK_SECONDS off, as on a
-// machine without NTP; the monotonic clock and timers are right, as there.
+// skewed builds the command once more, with a standard library whose wall clock is
+// OUTBOX_CLOCK_SECONDS off, as on a machine without NTP; the monotonic clock and timers are right,
+// as there.
 //
-// Not libfaketime, which is the usual way: it stands between a program and libc, and a Go program reads the clock in
-// the kernel's vDSO without libc, even when it is linked with it (tried both ways: no effect). A time namespace moves
-// the monotonic clocks only.
+// Not libfaketime, which is the usual way: it stands between a program and libc, and a Go program
+// reads the clock in the kernel's vDSO without libc, even when it is linked with it (tried both
+// ways: no effect). A time namespace moves the monotonic clocks only.
 var skewed = sync.OnceValues(func() (string, error) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {

@@ -44,9 +44,9 @@ func newEndpoints(t *testing.T, hang func(path string) bool) *endpoints {
 	return e
 }
 
-// TestEndpointChaos has 2 of 1000 endpoints of a webhook sink hang. The events of all others arrive meanwhile, once.
-// How long they take is compared with a relay whose endpoints all answer; it is printed, and held against the time that
-// a request may hang.
+// TestEndpointChaos has 2 of 1000 endpoints of a webhook sink hang. The events of all others arrive
+// meanwhile, once. How long they take is compared with a relay whose endpoints all answer; it is
+// printed, and held against the time that a request may hang.
 func TestEndpointChaos(t *testing.T) {
 	const name, hangs = "endpoint-hangs", 30 * time.Second
 	if left(name) {

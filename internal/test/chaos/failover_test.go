@@ -11,8 +11,8 @@ import (
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
-// standby gives the primary a replica, and whoever connects from now on both addresses. The pool is one to the
-// replica itself.
+// standby gives the primary a replica, and whoever connects from now on both addresses. The pool is
+// one to the replica itself.
 func (w *world) standby() *pgxpool.Pool {
 	w.t.Helper()
 	standby, err := w.pg.Standby(w.t.Context())
@@ -44,9 +44,9 @@ func (w *world) cutOff(standby *pgxpool.Pool) {
 	}
 }
 
-// forgive takes back the acknowledgements of events that the new primary does not have: they are lost with the old
-// one, as with any asynchronous replication, and may have arrived or not. Those of the new primary's era are not
-// forgiven.
+// forgive takes back the acknowledgements of events that the new primary does not have: they are
+// lost with the old one, as with any asynchronous replication, and may have arrived or not. Those
+// of the new primary's era are not forgiven.
 func (w *world) forgive(before []outboxtest.Written) {
 	w.t.Helper()
 	survived := map[string]bool{}
@@ -65,8 +65,8 @@ func (w *world) forgive(before []outboxtest.Written) {
 	}
 }
 
-// failover loses the primary while its standby lags. The new primary gives the positions that were lost out again, to
-// other events, and none of those may be taken for the old ones.
+// failover loses the primary while its standby lags. The new primary gives the positions that were
+// lost out again, to other events, and none of those may be taken for the old ones.
 func failover(w *world) int {
 	standby := w.standby()
 	w.underway(300)
@@ -88,8 +88,8 @@ func failover(w *world) int {
 	return w.number("SELECT count(*) FROM "+w.table+" WHERE position > $1 AND position <= $2", top, last)
 }
 
-// failoverUnderLoad is the same while producers go on: they and the relays find the new primary by themselves.
-// Settles that the standby did not have are published again, and refused.
+// failoverUnderLoad is the same while producers go on: they and the relays find the new primary by
+// themselves. Settles that the standby did not have are published again, and refused.
 func failoverUnderLoad(w *world) int {
 	standby := w.standby()
 	w.connect(w.relayDatabase)

@@ -20,13 +20,14 @@ type fault struct {
 	broker   func(*world) *broker    // of another sink than Redis Pub/Sub
 	root     bool                    // only root can bring it about
 	load     load
-	// How long an acknowledged event may take; 0 where it depends on how long the test lets the fault last.
+	// How long an acknowledged event may take; 0 where it depends on how long the test lets the
+	// fault last.
 	maxAge time.Duration
 	strike func(*world) (struck int)
 }
 
-// How soon everything must be served again: within the lease time and 2 s. When a broker is tried again does not depend
-// on the lease time, so after its outages the default of 10 s counts.
+// How soon everything must be served again: within the lease time and 2 s. When a broker is tried
+// again does not depend on the lease time, so after its outages the default of 10 s counts.
 const (
 	takeOver = ttl + 2*time.Second
 	outage   = 12 * time.Second
@@ -39,8 +40,8 @@ var faults = [][]fault{
 	scaleFaults, timeFaults, redisMoreFaults, letterFaults, poolerFaults,
 }
 
-// core are the faults that every `make test` strikes: each process, each kind of server and each promise at least once.
-// All of them together would take longer than all other tests.
+// core are the faults that every `make test` strikes: each process, each kind of server and each
+// promise at least once. All of them together would take longer than all other tests.
 var core = []string{
 	"relay-killed-after-publish", "relay-stopped-after-publish", "relay-terminated-under-load",
 	"settle-refused-by-trigger", "settle-refused", "row-locked-by-operator", "one-table-under-two-names",
@@ -79,7 +80,8 @@ func row(t *testing.T, name string, root bool, strike func(*testing.T)) {
 	})
 }
 
-// line prints the line of a fault: how often it struck, what there is to say about it, and how long it took.
+// line prints the line of a fault: how often it struck, what there is to say about it, and how long
+// it took.
 func line(t *testing.T, name string, struck int, began time.Time, about string, args ...any) {
 	t.Helper()
 	if struck == 0 {
@@ -89,8 +91,8 @@ func line(t *testing.T, name string, struck int, began time.Time, about string, 
 		time.Since(began).Seconds(), map[bool]string{true: "  FAILED"}[t.Failed()])
 }
 
-// TestChaos runs the table. Each fault is struck while producers write; then it is healed, and everything must drain
-// and compare.
+// TestChaos runs the table. Each fault is struck while producers write; then it is healed, and
+// everything must drain and compare.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	for _, table := range faults {
@@ -104,7 +106,8 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// A name that is used twice would be run as name#01, and nobody would find it in docs/reference/guarantees.md.
+// A name that is used twice would be run as name#01, and nobody would find it in
+// docs/reference/guarantees.md.
 func TestFaultsHaveNamesOfTheirOwn(t *testing.T) {
 	seen := map[string]bool{}
 	for _, table := range faults {

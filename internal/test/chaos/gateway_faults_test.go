@@ -37,7 +37,8 @@ var gatewayFaults = []gatewayFault{
 	{name: "hostile-requests-sqlite", sqlite: true, strike: hostileRequests},
 }
 
-// forgeries are faults of streams: every viewer must end up with the log of its run, and nothing may disconnect it.
+// forgeries are faults of streams: every viewer must end up with the log of its run, and nothing
+// may disconnect it.
 var forgeries = []streamFault{
 	{name: "run-channel-forged-row", flags: []string{"--table", "outbox_events"}, view: view{stay: true},
 		strike: forgedRow},
@@ -68,8 +69,8 @@ func TestGatewayChaos(t *testing.T) {
 	}
 }
 
-// listNotRead is the largest list, asked for by sixty connections that read nothing of it, beside a tenant that asks
-// for a little.
+// listNotRead is the largest list, asked for by sixty connections that read nothing of it, beside a
+// tenant that asks for a little.
 func listNotRead(s *served) (struck int, about string) {
 	const clients, most = 60, 300 // MB
 	_, hostile := s.token("acme", "read")
@@ -110,8 +111,8 @@ func listNotRead(s *served) (struck int, about string) {
 // overWithin is how long a stream may outlive its token.
 const overWithin = 15 * time.Second
 
-// untilEnd reads a stream of a run, appending to it meanwhile, until it has ended since over was called. It must have
-// ended properly, in time.
+// untilEnd reads a stream of a run, appending to it meanwhile, until it has ended since over was
+// called. It must have ended properly, in time.
 func (s *served) untilEnd(reader, writer, run string, over func() time.Time) (after time.Duration, events int) {
 	s.t.Helper()
 	resp := s.open(reader, "/v1/runs/"+run+"/stream")

@@ -10,7 +10,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// party is one of two tenants: what belongs to it, and may be seen and changed with its tokens only.
+// party is one of two tenants: what belongs to it, and may be seen and changed with its tokens
+// only.
 type party struct {
 	tokens []string
 	mark   string // in all that its runs hold
@@ -27,7 +28,8 @@ const (
 // internals are what an answer must not show of database and program.
 var internals = regexp.MustCompile(`(?i)sqlstate|pgx|postgres[:/.]|sqlite[:/.]|crawl_runs|crawl_events|outbox_tokens|relation "|syntax error at|constraint|goroutine|runtime error|\.go:\d|dial tcp|/tmp/`)
 
-// hostileRequests sends whatever a program can think of, over all routes, with tokens of two tenants and with none.
+// hostileRequests sends whatever a program can think of, over all routes, with tokens of two
+// tenants and with none.
 func hostileRequests(s *served) (struck int, about string) {
 	var parties [2]party
 	for i, tenant := range []string{"acme", "beta"} {
@@ -110,7 +112,8 @@ type request struct {
 	party int
 }
 
-// hostile makes one request. Of ten about four are wrong in one thing only, so that the rest of the way is tried too.
+// hostile makes one request. Of ten about four are wrong in one thing only, so that the rest of the
+// way is tried too.
 func hostile(rng *rand.Rand, parties [2]party) request {
 	r := request{party: rng.IntN(3) - 1}
 	auth, me, other := "", parties[0], parties[1]

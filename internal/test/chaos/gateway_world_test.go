@@ -16,8 +16,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// served is `outbox serve` with authentication, as a process, on a database of its own: what somebody with a token, or
-// without, has before him.
+// served is `outbox serve` with authentication, as a process, on a database of its own: what
+// somebody with a token, or without, has before him.
 type served struct {
 	*world   // without producers and subscriber
 	address  string
@@ -109,7 +109,8 @@ func (s *served) open(token, path string) *http.Response {
 	return resp
 }
 
-// raw sends bytes over a connection of its own, with a small window to answer into, and does not read.
+// raw sends bytes over a connection of its own, with a small window to answer into, and does not
+// read.
 func (s *served) raw(text string) net.Conn {
 	s.t.Helper()
 	conn, err := new(net.Dialer).DialContext(s.t.Context(), "tcp", s.address)

@@ -21,7 +21,8 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// roleGroup is a process of a group, which handles the events of a log in the database whose URL fileVariable has.
+// roleGroup is a process of a group, which handles the events of a log in the database whose URL
+// fileVariable has.
 const roleGroup = "group"
 
 // handled is an event's payload.
@@ -57,8 +58,8 @@ func handleLog(ctx context.Context, url string) error {
 	return g.Run(ctx)
 }
 
-// Processes of a group are killed in turn, and others come in their place. Each effect is there once, and those of a
-// key are in order.
+// Processes of a group are killed in turn, and others come in their place. Each effect is there
+// once, and those of a key are in order.
 func TestGroupKilled(t *testing.T) {
 	t.Parallel()
 	const name, keys = "group-killed", 20

@@ -23,9 +23,10 @@ var letterFaults = []fault{
 	{name: "letters-behind-newer-events", strike: lettersReplayed(false)},
 }
 
-// lettersReplayed has events die at a sink with a defect while later ones of their keys are delivered. Once the sink
-// is mended, an operator replays them all, twice and from two places at once, under load. Those whose row is gone
-// stay letters and are named; each of the others arrives once.
+// lettersReplayed has events die at a sink with a defect while later ones of their keys are
+// delivered. Once the sink is mended, an operator replays them all, twice and from two places at
+// once, under load. Those whose row is gone stay letters and are named; each of the others arrives
+// once.
 func lettersReplayed(gone bool) func(*world) int {
 	return func(w *world) int {
 		var mended atomic.Bool
@@ -74,8 +75,8 @@ func lettersReplayed(gone bool) func(*world) int {
 	}
 }
 
-// panickyRelay runs a relay in this process, as a service would that has a sink of its own, with a sink that panics
-// at some events.
+// panickyRelay runs a relay in this process, as a service would that has a sink of its own, with a
+// sink that panics at some events.
 func (w *world) panickyRelay(refuses func(uuid.UUID) bool) *panicky {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(w.t.Context())

@@ -12,7 +12,8 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// logFaults are those of a log that go by what it has of its own: positions, and what is copied into outbox_deliveries.
+// logFaults are those of a log that go by what it has of its own: positions, and what is copied
+// into outbox_deliveries.
 var logFaults = []fault{
 	{name: "relay-killed-after-publish-log", strike: inLog(killedAt("after-publish"))},
 	{name: "relay-killed-mid-batch-log", load: load{payload: 400_000, perSecond: 15, keys: 20},
@@ -45,8 +46,8 @@ func inLog(strike func(*world) int) func(*world) int {
 	}
 }
 
-// blaming has the database note the events of which an attempt is counted: what is delivered at last leaves
-// outbox_deliveries.
+// blaming has the database note the events of which an attempt is counted: what is delivered at
+// last leaves outbox_deliveries.
 const blaming = `CREATE TABLE blamed (event UUID PRIMARY KEY);
 	CREATE FUNCTION blame() RETURNS trigger LANGUAGE plpgsql AS
 		$$BEGIN INSERT INTO blamed VALUES (NEW.event_id) ON CONFLICT DO NOTHING; RETURN NULL; END$$;
@@ -56,8 +57,9 @@ const blaming = `CREATE TABLE blamed (event UUID PRIMARY KEY);
 // isLog tells whether the world's events are in a log.
 func (w *world) isLog() bool { return w.table == outbox.OutboxLog().Table }
 
-// keysRefused has Redis refuse the events of some keys, several times, and something else befall the relays meanwhile.
-// What is refused goes by outbox_deliveries, and what is behind it in its key follows it there.
+// keysRefused has Redis refuse the events of some keys, several times, and something else befall
+// the relays meanwhile. What is refused goes by outbox_deliveries, and what is behind it in its key
+// follows it there.
 func keysRefused(meanwhile func(*world)) func(*world) int {
 	return func(w *world) (struck int) {
 		allow := func(channels ...any) {
@@ -83,16 +85,16 @@ func keysRefused(meanwhile func(*world)) func(*world) int {
 	}
 }
 
-// copied is how many deliveries have been copied into outbox_deliveries. A server that has crashed may have counted up
-// to 32 more.
+// copied is how many deliveries have been copied into outbox_deliveries. A server that has crashed
+// may have counted up to 32 more.
 func (w *world) copied() (n int) {
 	w.t.Helper()
 	w.eventually("the database answers", "SELECT true")
 	return w.number(`SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM outbox_deliveries_position_seq`)
 }
 
-// settledLog is a query that tells whether everything in a log is settled: every lane has come to its end and sees all
-// of it, and no sink owes anything.
+// settledLog is a query that tells whether everything in a log is settled: every lane has come to
+// its end and sees all of it, and no sink owes anything.
 const settledLog = `SELECT NOT EXISTS (SELECT FROM outbox_deliveries WHERE status = 'pending') AND NOT EXISTS (
 	SELECT FROM generate_series(0, 63) lane WHERE NOT EXISTS (
 		SELECT FROM outbox_log_positions p
@@ -100,7 +102,8 @@ const settledLog = `SELECT NOT EXISTS (SELECT FROM outbox_deliveries WHERE statu
 		   AND p.position >= (SELECT max(position) FROM outbox_log)
 		   AND NOT EXISTS (SELECT FROM outbox_log WHERE NOT pg_visible_in_snapshot(xid, p.snapshot))))`
 
-// unchangedLog checks that a log was only inserted into, and that no event is blamed for what was not its fault.
+// unchangedLog checks that a log was only inserted into, and that no event is blamed for what was
+// not its fault.
 func (w *world) unchangedLog() {
 	w.t.Helper()
 	if n := w.number(`SELECT count(*) FROM outbox_events`); n > 0 {
@@ -116,7 +119,8 @@ func (w *world) unchangedLog() {
 	}
 }
 
-// delivered waits until all that is acknowledged now has arrived or is dead, of which no row of a log tells.
+// delivered waits until all that is acknowledged now has arrived or is dead, of which no row of a
+// log tells.
 func (w *world) delivered() func() bool {
 	w.mu.Lock()
 	waiting := map[string]bool{}

@@ -17,10 +17,11 @@ import (
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
-// TestSnapshotHeldOnLog runs a log under load: `make snapshot-log MINUTES=10 RATE=2000`. A session of the same database
-// and one of another hold a snapshot all the time, and transactions that have written an event commit a fifth of the
-// time later. It writes the log's size, its dead rows and its lag, second by second, as JSON and as a plot, and
-// compares what was written with what arrived.
+// TestSnapshotHeldOnLog runs a log under load: `make snapshot-log MINUTES=10 RATE=2000`. A session
+// of the same database and one of another hold a snapshot all the time, and transactions that have
+// written an event commit a fifth of the time later. It writes the log's size, its dead rows and
+// its lag, second by second, as JSON and as a plot, and compares what was written with what
+// arrived.
 func TestSnapshotHeldOnLog(t *testing.T) {
 	t.Parallel()
 	if *lasts == 0 || *rate == 0 {
@@ -60,8 +61,8 @@ func TestSnapshotHeldOnLog(t *testing.T) {
 	w.must(os.WriteFile(*out+".svg", run.plot(), 0o644))
 }
 
-// holdElsewhere opens a session with a snapshot in this database, which has read another table, and one in another
-// database. It returns their processes.
+// holdElsewhere opens a session with a snapshot in this database, which has read another table, and
+// one in another database. It returns their processes.
 func (w *world) holdElsewhere() (processes []int32) {
 	w.t.Helper()
 	w.exec("CREATE DATABASE neighbour")
@@ -97,8 +98,8 @@ type logRun struct {
 	undone         int
 }
 
-// commitLate begins transactions, one after the other, that write an event at once and commit so much later. What is
-// returned waits for the last one, and tells how many there were.
+// commitLate begins transactions, one after the other, that write an event at once and commit so
+// much later. What is returned waits for the last one, and tells how many there were.
 func (r *logRun) commitLate(after time.Duration) (end func() int) {
 	stop, done := make(chan struct{}), make(chan int)
 	go func() {

@@ -16,7 +16,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// Settings of `make chaos` and `make soak`. Without them the core of the table runs, with its shortest times.
+// Settings of `make chaos` and `make soak`. Without them the core of the table runs, with its
+// shortest times.
 var (
 	seed  = flag.Uint64("seed", 0, "seed of all choices; 0 chooses one")
 	all   = flag.Bool("all", false, "strike all faults, and not the core alone")

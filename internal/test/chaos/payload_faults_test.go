@@ -12,7 +12,8 @@ import (
 )
 
 var payloadFaults = []fault{
-	// The others must not wait for it; 1 GB of text takes 2 to 15 s, in which its server's DROP DATABASE waits too.
+	// The others must not wait for it; 1 GB of text takes 2 to 15 s, in which its server's DROP
+	// DATABASE waits too.
 	{name: "payload-poison", postgres: own, maxAge: time.Minute, strike: poison},
 	// And two quotes.
 	{name: "payload-1-mib", load: load{payload: outbox.DefaultMaxPayload - 2, perSecond: 12, keys: 10}, strike: largest},
@@ -66,7 +67,8 @@ func (s *panicky) Publish(ctx context.Context, batch []outbox.Delivery) []outbox
 	return s.Sink.Publish(ctx, batch)
 }
 
-// sinkPanics has a sink panic at some events. They become dead letters; those that share a batch with them arrive once.
+// sinkPanics has a sink panic at some events. They become dead letters; those that share a batch
+// with them arrive once.
 func sinkPanics(w *world) int {
 	sink := w.panickyRelay(func(id uuid.UUID) bool { return id[15] == 7 }) // one in 256
 	w.produce()

@@ -63,8 +63,8 @@ func (w *world) alike() {
 	}
 }
 
-// poolerKilled has relays and producers behind a pooler in transaction mode, which is killed and started again. The
-// relays leave nothing in its sessions.
+// poolerKilled has relays and producers behind a pooler in transaction mode, which is killed and
+// started again. The relays leave nothing in its sessions.
 func poolerKilled(w *world) (struck int) {
 	b := w.pooler(map[string]string{"default_pool_size": "30"})
 	w.producePooled()
@@ -90,7 +90,8 @@ func poolerKilled(w *world) (struck int) {
 	return struck
 }
 
-// poolerReconnects has the pooler change its connections to the server, and drop those of its clients, under load.
+// poolerReconnects has the pooler change its connections to the server, and drop those of its
+// clients, under load.
 func poolerReconnects(w *world) (struck int) {
 	b := w.pooler(map[string]string{"default_pool_size": "30", "server_lifetime": "1"})
 	w.producePooled()
@@ -114,8 +115,8 @@ func poolerReconnects(w *world) (struck int) {
 	return struck
 }
 
-// statementPooling starts commands behind a pooler in statement mode. Each says what to do, and ends; those that
-// reach the server itself deliver.
+// statementPooling starts commands behind a pooler in statement mode. Each says what to do, and
+// ends; those that reach the server itself deliver.
 func statementPooling(w *world) (struck int) {
 	w.underway(50)
 	w.pooler(map[string]string{"pool_mode": "statement"})
@@ -142,7 +143,8 @@ func statementPooling(w *world) (struck int) {
 	return struck
 }
 
-// latin1 gives the relays' role another encoding than the events'. They arrive as they were written all the same.
+// latin1 gives the relays' role another encoding than the events'. They arrive as they were written
+// all the same.
 func latin1(w *world) (struck int) {
 	w.exec(`CREATE ROLE latin LOGIN SUPERUSER; ALTER ROLE latin SET client_encoding = 'LATIN1'`)
 	w.relayAs(url.User("latin"), nil)
@@ -187,9 +189,9 @@ func (w *world) relayAs(user *url.Userinfo, settings url.Values) {
 	w.relayDatabase = database.String()
 }
 
-// passwordRotated changes the password of the relays' role. The sessions that there are go on. Who has it from a file
-// connects with the new one as soon as it is there; who has it from its URL as soon as the old one counts again, and
-// meanwhile the other serves its lanes.
+// passwordRotated changes the password of the relays' role. The sessions that there are go on. Who
+// has it from a file connects with the new one as soon as it is there; who has it from its URL as
+// soon as the old one counts again, and meanwhile the other serves its lanes.
 func passwordRotated(w *world) (struck int) {
 	hba := filepath.Join(w.pg.Dir(), "data", "pg_hba.conf")
 	rules, err := os.ReadFile(hba)

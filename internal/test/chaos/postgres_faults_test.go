@@ -13,7 +13,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// own is a PostgreSQL server that a test may break. Its log says who failed with what, and in which statement.
+// own is a PostgreSQL server that a test may break. Its log says who failed with what, and in which
+// statement.
 var own = &testenv.PostgresConfig{Settings: map[string]string{"log_line_prefix": "%a %e ",
 	"max_prepared_transactions": "5"}}
 
@@ -50,8 +51,9 @@ func backendsTerminated(w *world) (struck int) {
 	return struck
 }
 
-// databaseDown ends the server, several times, and starts it again. Settles that were not on disk are lost with it (the
-// relay's commits are asynchronous): what is published again is for Redis to refuse.
+// databaseDown ends the server, several times, and starts it again. Settles that were not on disk
+// are lost with it (the relay's commits are asynchronous): what is published again is for Redis to
+// refuse.
 func databaseDown(end func(*testenv.Postgres) error) func(*world) int {
 	return func(w *world) (struck int) {
 		w.underway(0)
@@ -76,8 +78,8 @@ func (w *world) noticed() int {
 	return w.said("relay cannot make progress") + w.said("cannot renew lease") + w.said("cannot listen")
 }
 
-// diskFull fills the disk under the database, several times: statements fail with 53100, or the server cannot write its
-// log, crashes and does not come up again until there is room.
+// diskFull fills the disk under the database, several times: statements fail with 53100, or the
+// server cannot write its log, crashes and does not come up again until there is room.
 func diskFull(w *world) int {
 	w.underway(0)
 	for range 2 {
@@ -97,8 +99,8 @@ func (w *world) with(setting string) {
 	w.relayDatabase += "&options=-c%20" + url.QueryEscape(setting)
 }
 
-// failed counts the relays' claims and settles that failed with an SQLSTATE. A claim only reads the table, a settle
-// updates it.
+// failed counts the relays' claims and settles that failed with an SQLSTATE. A claim only reads the
+// table, a settle updates it.
 func (w *world) failed(state string) (claims, settles int) {
 	w.t.Helper()
 	log, err := w.pg.Log()
@@ -127,8 +129,8 @@ func (w *world) bothFailed(state string) func() bool {
 // indented is a statement in the log: its first line, and those that begin with a tab.
 var indented = regexp.MustCompile(`^.*(\n\t.*)*`)
 
-// disturb runs transactions beside the relays for five seconds, and for another five, up to a minute, until hit says
-// that they have struck. An error of one is part of the disturbance.
+// disturb runs transactions beside the relays for five seconds, and for another five, up to a
+// minute, until hit says that they have struck. An error of one is part of the disturbance.
 func (w *world) disturb(hit func() bool, transaction func(context.Context, pgx.Tx) error) {
 	w.t.Helper()
 	for range 12 {
@@ -142,10 +144,11 @@ func (w *world) disturb(hit func() bool, transaction func(context.Context, pgx.T
 	w.healed(takeOver)
 }
 
-// serializationFailures has the relays' transactions serializable, and others that change the rows they work on. A
-// settle fails when it would change what another has changed since. A claim changes nothing, so it takes three to make
-// it fail: it reads what a second is about to commit, which has read what a third has changed and committed. The second
-// is prepared (two-phase commit), or it would be the one that is ended.
+// serializationFailures has the relays' transactions serializable, and others that change the rows
+// they work on. A settle fails when it would change what another has changed since. A claim changes
+// nothing, so it takes three to make it fail: it reads what a second is about to commit, which has
+// read what a third has changed and committed. The second is prepared (two-phase commit), or it
+// would be the one that is ended.
 func serializationFailures(w *world) int {
 	w.with("default_transaction_isolation=serializable")
 	w.exec("CREATE TABLE third (n int); INSERT INTO third VALUES (0)")
@@ -181,9 +184,9 @@ func serializationFailures(w *world) int {
 	return claims + settles
 }
 
-// deadlocks has another transaction lock the rows of a batch from its end, while the settle locks them from its
-// beginning. The relay looks for deadlocks first, so it is the one that is ended. (A claim is a plain read of one
-// table: it waits for nothing that could wait for it.)
+// deadlocks has another transaction lock the rows of a batch from its end, while the settle locks
+// them from its beginning. The relay looks for deadlocks first, so it is the one that is ended. (A
+// claim is a plain read of one table: it waits for nothing that could wait for it.)
 func deadlocks(w *world) int {
 	w.with("deadlock_timeout=10ms")
 	w.underway(50)
@@ -209,8 +212,8 @@ func deadlocks(w *world) int {
 	return settles
 }
 
-// lockTimeouts has rows locked for longer than the relays wait, and the whole table now and then, which is what makes a
-// claim wait.
+// lockTimeouts has rows locked for longer than the relays wait, and the whole table now and then,
+// which is what makes a claim wait.
 func lockTimeouts(w *world) int {
 	w.underway(50)
 	turn := 0
@@ -232,8 +235,8 @@ func lockTimeouts(w *world) int {
 	return claims + settles
 }
 
-// openTransaction leaves a transaction open for the whole run, in this database and in another one, each with a
-// snapshot and an id: no dead row version of the queue can be removed meanwhile.
+// openTransaction leaves a transaction open for the whole run, in this database and in another one,
+// each with a snapshot and an id: no dead row version of the queue can be removed meanwhile.
 func openTransaction(w *world) (struck int) {
 	w.exec("CREATE DATABASE neighbour")
 	for _, database := range []string{w.database(), "neighbour"} {

@@ -36,7 +36,8 @@ func start(t *testing.T, cmd *exec.Cmd, line func([]byte)) *process {
 	}
 	must(t, errors.Join(cmd.Start(), log.Close()))
 	leash := exec.Command("/bin/sh", "-c", `read -r _; kill -9 "$1"`, "leash", itoa(cmd.Process.Pid))
-	// Whose other end goes with this process, however it ends: a test that is killed leaves nothing behind.
+	// Whose other end goes with this process, however it ends: a test that is killed leaves nothing
+	// behind.
 	_, err = leash.StdinPipe()
 	must(t, errors.Join(err, leash.Start()))
 	go func() { // ends with the process, for which the cleanup waits

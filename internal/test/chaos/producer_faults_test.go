@@ -21,8 +21,9 @@ var producerFaults = []fault{
 	{name: "commit-reply-lost-refusing", postgres: own, strike: commitReplyLost(true)},
 }
 
-// commitReplyLost cuts producers' connections while they commit: the reply is lost, or now and then the request. They
-// know no more than that, and write the same events again, with the same ids, until they have an answer.
+// commitReplyLost cuts producers' connections while they commit: the reply is lost, or now and then
+// the request. They know no more than that, and write the same events again, with the same ids,
+// until they have an answer.
 func commitReplyLost(refusing bool) func(*world) int {
 	return func(w *world) int {
 		writer, err := postgres.NewWriter(outbox.WriterConfig{Table: w.table, Source: "chaos", RefuseDuplicates: refusing})
@@ -54,8 +55,8 @@ type stubborn struct {
 	version int64
 }
 
-// write writes a few events until it is known that they are committed. Of four fates, two lose the reply and one the
-// request.
+// write writes a few events until it is known that they are committed. Of four fates, two lose the
+// reply and one the request.
 func (p *stubborn) write(t *testing.T, struck *atomic.Int64, fate int) {
 	events := make([]outbox.Event, 1+fate%2)
 	for i := range events {

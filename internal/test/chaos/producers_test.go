@@ -40,12 +40,13 @@ func (l load) withDefaults() load {
 	return l
 }
 
-// aggregates are the business data. Each transaction raises the version of one, and so holds its row until it ends:
-// versions are the order of the commits, which is what a producer needs to know to have its events checked for order.
+// aggregates are the business data. Each transaction raises the version of one, and so holds its
+// row until it ends: versions are the order of the commits, which is what a producer needs to know
+// to have its events checked for order.
 const aggregates = `CREATE TABLE aggregates (key text PRIMARY KEY, version bigint NOT NULL)`
 
-// producers write events with the library, in transactions of which some are rolled back and some take their time, and
-// record what became of them.
+// producers write events with the library, in transactions of which some are rolled back and some
+// take their time, and record what became of them.
 type producers struct {
 	load
 	pool   *pgxpool.Pool
@@ -82,8 +83,8 @@ func (p *producers) produce(ctx context.Context, rng *rand.Rand) {
 
 var errChange = errors.New("a change of mind")
 
-// transact is one transaction. It is not interrupted by the end of the test: its outcome would be unknown for no good
-// reason.
+// transact is one transaction. It is not interrupted by the end of the test: its outcome would be
+// unknown for no good reason.
 func (p *producers) transact(rng *rand.Rand) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -135,8 +136,8 @@ func outcomeOf(err error) outboxtest.Outcome {
 	case err == nil:
 		return outboxtest.Acknowledged
 	case errors.Is(err, errBeforeCommit), errors.Is(err, pgx.ErrTxCommitRollback):
-		// Not where pgconn.SafeToRetry says so: through a pooler that was killed such a COMMIT had been done
-		// (measured).
+		// Not where pgconn.SafeToRetry says so: through a pooler that was killed such a COMMIT had
+		// been done (measured).
 		return outboxtest.RolledBack
 	case errors.As(err, &answer) && !strings.HasPrefix(answer.Code, "57P") && !strings.HasPrefix(answer.Code, "08"):
 		return outboxtest.RolledBack // COMMIT failed, and not because the session or the server was being ended

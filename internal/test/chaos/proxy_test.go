@@ -27,8 +27,8 @@ func proxyAt(t *testing.T, host, upstream string) *proxy {
 	return p
 }
 
-// add puts a toxic on the requests ("upstream") or the replies ("downstream") of all connections, present and to come.
-// attribute is its one setting, with its value.
+// add puts a toxic on the requests ("upstream") or the replies ("downstream") of all connections,
+// present and to come. attribute is its one setting, with its value.
 func (p *proxy) add(t *testing.T, toxic, stream, attribute string, value int) {
 	t.Helper()
 	_, err := p.Toxics.AddToxicJson(strings.NewReader(fmt.Sprintf(`{"type": %q, "stream": %q, "attributes": {%q: %d}}`,

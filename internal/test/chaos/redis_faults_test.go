@@ -9,11 +9,12 @@ var redisFaults = []fault{
 	{name: "redis-killed", redis: redisOnDisk, strike: redisKilled},
 	{name: "redis-out-of-memory", strike: refusing("OOM",
 		[]any{"CONFIG", "SET", "maxmemory", "1"}, []any{"CONFIG", "SET", "maxmemory", "0"})},
-	// Nobody listens on port 1: a replica that cannot reach its master keeps what it has, and takes no writes.
+	// Nobody listens on port 1: a replica that cannot reach its master keeps what it has, and takes
+	// no writes.
 	{name: "redis-readonly", strike: refusing("READONLY",
 		[]any{"REPLICAOF", "127.0.0.1", "1"}, []any{"REPLICAOF", "NO", "ONE"})},
-	// A password does not concern connections that are there: so those of the relays are ended, and the new ones
-	// refused.
+	// A password does not concern connections that are there: so those of the relays are ended, and
+	// the new ones refused.
 	{name: "redis-noauth", strike: refusing("NOAUTH",
 		[]any{"CONFIG", "SET", "requirepass", "changed"}, []any{"CONFIG", "SET", "requirepass", ""},
 		[]any{"CLIENT", "KILL", "TYPE", "normal"})},
@@ -43,8 +44,9 @@ func (w *world) proxied() *proxy {
 	return p
 }
 
-// redisOnDisk makes Redis write down what it is to remember before it answers. Without, it forgets when it is killed:
-// the batches that were in flight arrive a second time at who had received them already, and no others.
+// redisOnDisk makes Redis write down what it is to remember before it answers. Without, it forgets
+// when it is killed: the batches that were in flight arrive a second time at who had received them
+// already, and no others.
 var redisOnDisk = []string{"--appendonly", "yes", "--appendfsync", "always"}
 
 func redisKilled(w *world) (struck int) {
@@ -62,13 +64,15 @@ func redisKilled(w *world) (struck int) {
 	return struck
 }
 
-// killRedis kills Redis while batches are in flight whose outcome the relays do not know, and starts it again.
+// killRedis kills Redis while batches are in flight whose outcome the relays do not know, and
+// starts it again.
 //
-// The relays are cut off a moment before the kill, and kept off until the subscriber is back. What Redis has taken and
-// not yet written to its subscribers' sockets dies with it, and what it publishes while they are away reaches nobody.
-// That is Pub/Sub, no sender can do anything about it, and a test would blame the relay. (Measured at 2000 events/s
-// without the cut: ten kills lost 0 to 927 of some 20,000 messages. Redis writes a subscriber 64 KiB at a time, and has
-// answered the relay by then.)
+// The relays are cut off a moment before the kill, and kept off until the subscriber is back. What
+// Redis has taken and not yet written to its subscribers' sockets dies with it, and what it
+// publishes while they are away reaches nobody. That is Pub/Sub, no sender can do anything about
+// it, and a test would blame the relay. (Measured at 2000 events/s without the cut: ten kills lost
+// 0 to 927 of some 20,000 messages. Redis writes a subscriber 64 KiB at a time, and has answered
+// the relay by then.)
 func (w *world) killRedis(p *proxy) {
 	w.t.Helper()
 	p.Stop()
@@ -84,8 +88,8 @@ func (w *world) killRedis(p *proxy) {
 	w.must(p.Start())
 }
 
-// refusing has Redis answer with an error, several times: on begins it, off ends it, and with disconnect the relays
-// have to connect again.
+// refusing has Redis answer with an error, several times: on begins it, off ends it, and with
+// disconnect the relays have to connect again.
 func refusing(code string, on, off []any, disconnect ...[]any) func(*world) int {
 	return func(w *world) int {
 		w.underway(0)
@@ -101,7 +105,8 @@ func refusing(code string, on, off []any, disconnect ...[]any) func(*world) int 
 			w.command(off...)
 			w.healed(outage)
 		}
-		// Of a call longer than 10 arguments Redis says so before it knows the command, and in other words than NOAUTH.
+		// Of a call longer than 10 arguments Redis says so before it knows the command, and in
+		// other words than NOAUTH.
 		if w.said(code)+w.said("unauthenticated") == 0 {
 			w.t.Errorf("no relay has said %s", code)
 		}
@@ -118,8 +123,8 @@ func scriptFlush(w *world) int {
 	return w.refused("NOSCRIPT")
 }
 
-// slow has Redis stand still, for longer than a relay waits for an answer or a lease lasts. It then runs what it was
-// sent meanwhile, and what it is sent again.
+// slow has Redis stand still, for longer than a relay waits for an answer or a lease lasts. It then
+// runs what it was sent meanwhile, and what it is sent again.
 func slow(w *world) (struck int) {
 	w.underway(0)
 	for range 3 {
@@ -144,8 +149,9 @@ func cut(toxic func(*world, *proxy)) func(*world) int {
 		}
 		w.healed(outage)
 		struck = w.connections() - before
-		// On a busy machine three calls in a row that carry one event alone may break, and what the sink is asked
-		// between them be answered. That cannot be told from an event that breaks them.
+		// On a busy machine three calls in a row that carry one event alone may break, and what the
+		// sink is asked between them be answered. That cannot be told from an event that breaks
+		// them.
 		w.blamed = 1 + struck/50
 		return struck
 	}
@@ -179,8 +185,8 @@ func unreachable(w *world) (struck int) {
 	return w.said("connection refused")
 }
 
-// connections is how many Redis has accepted over TCP or its socket since it started: each one that was cut is followed
-// by another. The test's own are open already.
+// connections is how many Redis has accepted over TCP or its socket since it started: each one that
+// was cut is followed by another. The test's own are open already.
 func (w *world) connections() int {
 	w.t.Helper()
 	info, err := w.admin.Info(w.t.Context(), "stats").Result()

@@ -42,8 +42,8 @@ var redisMoreFaults = []fault{
 	{name: "windows-differ", strike: windowsDiffer},
 }
 
-// oneBigEvent writes one event that Redis does not take, by plain SQL, as the writer would refuse it. It becomes a dead
-// letter with the reason.
+// oneBigEvent writes one event that Redis does not take, by plain SQL, as the writer would refuse
+// it. It becomes a dead letter with the reason.
 func oneBigEvent(says string) func(*world) int {
 	return func(w *world) int {
 		w.produce()
@@ -63,8 +63,8 @@ func oneBigEvent(says string) func(*world) int {
 	}
 }
 
-// slotMigrating has a Cluster of three nodes, between which the slots of some lanes move while they are published to. A
-// lane whose slot is moving waits.
+// slotMigrating has a Cluster of three nodes, between which the slots of some lanes move while they
+// are published to. A lane whose slot is moving waits.
 func slotMigrating(w *world) (struck int) {
 	var servers []*testenv.Redis
 	var nodes []*redis.Client
@@ -108,7 +108,8 @@ func slotMigrating(w *world) (struck int) {
 	return struck
 }
 
-// migrate moves the slot of a lane to another node of the Cluster, and returns how often it was asked for meanwhile.
+// migrate moves the slot of a lane to another node of the Cluster, and returns how often it was
+// asked for meanwhile.
 func (w *world) migrate(servers []*testenv.Redis, nodes []*redis.Client, lane int) int {
 	w.t.Helper()
 	slot := w.on(nodes[0], "CLUSTER", "KEYSLOT", fmt.Sprintf("outbox:seen:{%d}", lane)).(int64)
@@ -147,9 +148,9 @@ func (w *world) migrate(servers []*testenv.Redis, nodes []*redis.Client, lane in
 	return asked() - before
 }
 
-// replicaPromoted moves all clients from a server to its replica, as Sentinel and managed services do when they replace
-// one: the old one takes nothing more, the new one has all that the old one had. (Without the second, what the replica
-// lacks may arrive twice.)
+// replicaPromoted moves all clients from a server to its replica, as Sentinel and managed services
+// do when they replace one: the old one takes nothing more, the new one has all that the old one
+// had. (Without the second, what the replica lacks may arrive twice.)
 //
 // The subscriber is connected to the replica, to which PUBLISH is passed on like a write.
 func replicaPromoted(w *world) (struck int) {
@@ -186,8 +187,8 @@ func replicaPromoted(w *world) (struck int) {
 	return struck
 }
 
-// tlsRefused has the relays reach Redis through TLS with a private authority. Redis gets a certificate of somebody
-// else, which they refuse, and then a new one of that authority.
+// tlsRefused has the relays reach Redis through TLS with a private authority. Redis gets a
+// certificate of somebody else, which they refuse, and then a new one of that authority.
 func tlsRefused(w *world) int {
 	dir := w.redis.Dir() // the server's user can read there
 	mine, other := newAuthority(w.t, dir, "mine"), newAuthority(w.t, dir, "other")
@@ -266,8 +267,8 @@ func (a *authority) sign(
 	return write(".pem", "CERTIFICATE", der), write(".key", "PRIVATE KEY", secret), cert, key
 }
 
-// aclUser has the relays be a user with the rights that docs/reference/sinks.md lists and no others, one of which is
-// taken from it and given back.
+// aclUser has the relays be a user with the rights that docs/reference/sinks.md lists and no
+// others, one of which is taken from it and given back.
 func aclUser(w *world) int {
 	w.command("ACL", "SETUSER", "relay", "on", ">hunter2", "resetkeys", "~outbox:seen:*", "resetchannels", "&order.*",
 		"-@all",
@@ -277,8 +278,8 @@ func aclUser(w *world) int {
 		[]any{"ACL", "SETUSER", "relay", "+evalsha"})(w)
 }
 
-// twoOutboxes has two databases with the same event ids, keys and topics (a copy for staging, tenants made from one
-// template), one relay each, and one Redis. Each event arrives from both.
+// twoOutboxes has two databases with the same event ids, keys and topics (a copy for staging,
+// tenants made from one template), one relay each, and one Redis. Each event arrives from both.
 func twoOutboxes(w *world) (struck int) {
 	const events = 500
 	insert := fmt.Sprintf(`INSERT INTO outbox_events (id, occurred_at, source_bc, aggregate_id, event_topic, payload)
@@ -324,8 +325,8 @@ func twoOutboxes(w *world) (struck int) {
 	return struck
 }
 
-// windowsDiffer kills relays between publish and settle, each with another window than the one that publishes their
-// events again.
+// windowsDiffer kills relays between publish and settle, each with another window than the one that
+// publishes their events again.
 func windowsDiffer(w *world) int {
 	w.produce()
 	for n, window := range []string{"1m", "10m", "3h"} {

@@ -14,8 +14,9 @@ import (
 var relayFaults = []fault{
 	{name: "relay-killed-after-claim", strike: killedAt("after-claim")},
 	{name: "relay-killed-after-publish", strike: killedAt("after-publish")},
-	// The sink sends 1000 deliveries or 4 MiB at once, so that is what a batch must exceed to have a middle.
-	// What is written meanwhile a relay in quarantine must keep up with, on a busy machine too.
+	// The sink sends 1000 deliveries or 4 MiB at once, so that is what a batch must exceed to have
+	// a middle. What is written meanwhile a relay in quarantine must keep up with, on a busy
+	// machine too.
 	{name: "relay-killed-mid-batch", load: load{payload: 400_000, perSecond: 15, keys: 20}, strike: killedMidBatch},
 	{name: "relay-stopped-before-publish", strike: zombie("before-publish", "relay cannot make progress")},
 	{name: "relay-stopped-after-publish", strike: zombie("after-publish", `"lost":`)},
@@ -47,8 +48,8 @@ func settling(mode outbox.SettleMode, strike func(*world) int) func(*world) int 
 	}
 }
 
-// settleReplyLost cuts the relay's connections where replies of the database come back, again and again: requests
-// arrive, so what was to be settled is settled, and the relay does not know it.
+// settleReplyLost cuts the relay's connections where replies of the database come back, again and
+// again: requests arrive, so what was to be settled is settled, and the relay does not know it.
 func settleReplyLost(w *world) int {
 	failed := " outcomes: settle in " + w.table + ": "
 	proxy := newProxy(w.t, w.pg.Addr())
@@ -78,15 +79,16 @@ func killedAt(point string) func(*world) int {
 				w.relay(nil)
 			}
 			doomed.killed(w.t)
-			// One death at a time: a relay that takes over and dies in turn makes events wait for two leases.
+			// One death at a time: a relay that takes over and dies in turn makes events wait for
+			// two leases.
 			w.healed(takeOver)
 		}
 		return w.said("struck")
 	}
 }
 
-// routesChanged has a sink owe events under routes to two, and starts a relay that has no routes: what is owed arrives
-// all the same, before what comes after it in its key.
+// routesChanged has a sink owe events under routes to two, and starts a relay that has no routes:
+// what is owed arrives all the same, before what comes after it in its key.
 func routesChanged(w *world) int {
 	path, err := binary()
 	w.must(err)
@@ -120,8 +122,9 @@ func routesChanged(w *world) int {
 	return owed
 }
 
-// crashLoop kills six relays in a row at a backlog, each before it has published anything. The seventh must not take
-// its time over finding out that nothing is wrong with the events: batches are counted, because time says nothing here.
+// crashLoop kills six relays in a row at a backlog, each before it has published anything. The
+// seventh must not take its time over finding out that nothing is wrong with the events: batches
+// are counted, because time says nothing here.
 func crashLoop(w *world) int {
 	b := w.bulk(size(60_000, 20_000), 1000)
 	for range 6 {
@@ -157,8 +160,8 @@ func killedMidBatch(w *world) int {
 	return w.said("struck")
 }
 
-// zombie stops a relay in the middle of a batch for three lease times, while another takes its lanes over, and lets it
-// go on. What it must then have said proves that it went on in its batch.
+// zombie stops a relay in the middle of a batch for three lease times, while another takes its
+// lanes over, and lets it go on. What it must then have said proves that it went on in its batch.
 func zombie(point, says string) func(*world) int {
 	return func(w *world) int {
 		w.produce()
@@ -221,7 +224,8 @@ func joiningAndLeaving(w *world) (struck int) {
 	return struck
 }
 
-// clocksApart has one relay ten minutes ahead and one ten minutes behind, which take over from each other.
+// clocksApart has one relay ten minutes ahead and one ten minutes behind, which take over from each
+// other.
 func clocksApart(w *world) int {
 	path, err := skewed()
 	w.must(err)

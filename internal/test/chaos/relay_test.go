@@ -21,8 +21,8 @@ import (
 // relayProcess is one `outbox relay` process, or `outbox serve`.
 type relayProcess = process
 
-// ttl is the lease time of all relays here: shorter than the default of 10 s, so that a test need not wait as long.
-// What a test requires is said in terms of it.
+// ttl is the lease time of all relays here: shorter than the default of 10 s, so that a test need
+// not wait as long. What a test requires is said in terms of it.
 const ttl = 3 * time.Second
 
 // relay starts one; env is added to the environment, args to the command line.
@@ -102,7 +102,8 @@ func (w *world) said(text string) (n int) {
 	return n
 }
 
-// outboxOn runs the command to its end on a database. Nobody answers at its Redis: nothing that is run so needs one.
+// outboxOn runs the command to its end on a database. Nobody answers at its Redis: nothing that is
+// run so needs one.
 func outboxOn(t *testing.T, database string, args ...string) (stdout, stderr string, code int, err error) {
 	path, err := binary()
 	if err != nil {

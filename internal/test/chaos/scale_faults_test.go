@@ -11,8 +11,8 @@ import (
 // crowd is a server that takes the connections of 50 relays, 5 each.
 var crowd = &testenv.PostgresConfig{Settings: map[string]string{"max_connections": "400"}}
 
-// twoThousand is a load of 2000 events a second, in transactions as large as it takes for producers that share two
-// processors with everything else.
+// twoThousand is a load of 2000 events a second, in transactions as large as it takes for producers
+// that share two processors with everything else.
 var twoThousand = load{producers: 6, perSecond: 2000, keys: 500, events: 39}
 
 var scaleFaults = []fault{
@@ -39,7 +39,8 @@ func figure(format string, args ...any) {
 	}
 }
 
-// rolling restarts every relay of n in turn, as a deployment does. Every fifth is killed and not stopped.
+// rolling restarts every relay of n in turn, as a deployment does. Every fifth is killed and not
+// stopped.
 func rolling(n int) func(*world) int {
 	return func(w *world) (struck int) {
 		n := size(n, max(4, n/8))
@@ -76,8 +77,8 @@ func (w *world) drained(b *bulk) {
 	within(w.t, 5*time.Minute, "the bulk arrives", func() bool { return w.came() >= b.size })
 }
 
-// manyKeys delivers events of a million keys, of which every twentieth has a second event, and has a relay die
-// meanwhile.
+// manyKeys delivers events of a million keys, of which every twentieth has a second event, and has
+// a relay die meanwhile.
 func manyKeys(w *world) int {
 	keys := size(1_000_000, 50_000)
 	return w.backlog(w.bulk(keys+keys/20, keys))
@@ -88,7 +89,8 @@ func oneKey(w *world) int {
 	return w.backlog(w.bulk(size(1_000_000, 50_000), 1))
 }
 
-// backlog delivers the bulk while others write. The relay that has its lanes dies when a third has come.
+// backlog delivers the bulk while others write. The relay that has its lanes dies when a third has
+// come.
 func (w *world) backlog(b *bulk) int {
 	first := w.relay(nil)
 	within(w.t, 2*time.Minute, "a third of the bulk arrives", func() bool { return w.came() > b.size/3 })
@@ -103,8 +105,8 @@ func (w *world) backlog(b *bulk) int {
 	return w.said(`"lanes held"`)
 }
 
-// oneHugePayload writes an event of 200 MB by plain SQL, which has no limit, between small ones. (The largest string
-// that jsonb takes is of 256 MB.)
+// oneHugePayload writes an event of 200 MB by plain SQL, which has no limit, between small ones.
+// (The largest string that jsonb takes is of 256 MB.)
 func oneHugePayload(w *world) int {
 	w.underway(50)
 	payload := fmt.Sprintf("to_jsonb(repeat('x', %d))", size(200_000_000, 20_000_000))
@@ -116,8 +118,8 @@ func oneHugePayload(w *world) int {
 	return 1
 }
 
-// starved has a relay that gets a twentieth of a processor, with pauses long enough that its lease lapses now and
-// then, beside one that gets all it wants.
+// starved has a relay that gets a twentieth of a processor, with pauses long enough that its lease
+// lapses now and then, beside one that gets all it wants.
 func starved(w *world) (struck int) {
 	w.produce()
 	poor := w.relay([]string{"GOMAXPROCS=1"}, "--dedup-window", "30s")

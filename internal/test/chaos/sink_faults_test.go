@@ -12,13 +12,15 @@ import (
 	"time"
 )
 
-// anyServer are the faults of every server, and brokenQueue those of RabbitMQ, which has one more way to be full.
+// anyServer are the faults of every server, and brokenQueue those of RabbitMQ, which has one more
+// way to be full.
 var (
 	anyServer   = []string{"killed", "paused", "full", "denied", "half-open", "slow"}
 	brokenQueue = append([]string{"alarm"}, anyServer...)
 )
 
-// sinkKinds are the sinks beside Redis Pub/Sub, which has tables of its own, with what befalls their servers.
+// sinkKinds are the sinks beside Redis Pub/Sub, which has tables of its own, with what befalls
+// their servers.
 var sinkKinds = []struct {
 	name   string
 	open   func(w *world, fault string) *broker // with a server to itself, if the fault takes that; "" takes none
@@ -88,7 +90,8 @@ var outages = map[string]func(*world) (end func()){
 // slowness is by how much each answer of a slow server comes late.
 const slowness = 300 * time.Millisecond
 
-// outageOf has the server go away, in the way of that name, twice. Two relays go on by themselves when it is back.
+// outageOf has the server go away, in the way of that name, twice. Two relays go on by themselves
+// when it is back.
 func outageOf(name string, blamed bool) func(*world) int {
 	return func(w *world) (struck int) {
 		if blamed {
@@ -115,7 +118,8 @@ func outageOf(name string, blamed bool) func(*world) int {
 	}
 }
 
-// uncertain allows for copies of what the relays have in flight now: they may never learn what came of it.
+// uncertain allows for copies of what the relays have in flight now: they may never learn what came
+// of it.
 func (w *world) uncertain() {
 	if !w.broker.refuses {
 		const relays, workers = 2, 2
@@ -123,7 +127,8 @@ func (w *world) uncertain() {
 	}
 }
 
-// stalled waits until nothing is delivered for a second in which events are written, and returns how many wait then.
+// stalled waits until nothing is delivered for a second in which events are written, and returns
+// how many wait then.
 func (w *world) stalled() int {
 	w.t.Helper()
 	eventually(w.t, "nothing is delivered any more", func() bool {
@@ -173,11 +178,13 @@ func (w *world) retrying() []string {
 	return []string{"--config", settings, "--batch", itoa(smallBatch)}
 }
 
-// smallBatch is the most events that the two loops of a relay have in flight, where copies are counted.
+// smallBatch is the most events that the two loops of a relay have in flight, where copies are
+// counted.
 const smallBatch = 50
 
-// killedUnsettled has a relay die when the sink has acknowledged a batch and nothing of the batch is settled. What had
-// arrived and was not settled arrives again, but for a sink that refuses copies.
+// killedUnsettled has a relay die when the sink has acknowledged a batch and nothing of the batch
+// is settled. What had arrived and was not settled arrives again, but for a sink that refuses
+// copies.
 func killedUnsettled(w *world) (struck int) {
 	rounds, deaths, most := 1, 0, smallBatch
 	if *all {

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// TestSnapshotHeld leaves a REPEATABLE READ session open under load: `make snapshot MINUTES=10`. No dead row version
-// can be removed meanwhile, so the queue's index grows by an entry an event, over which each claim has to walk. It
-// prints what that does to throughput, latency and size, every twentieth of the time, and then what is left of it
-// once the session has ended.
+// TestSnapshotHeld leaves a REPEATABLE READ session open under load: `make snapshot MINUTES=10`. No
+// dead row version can be removed meanwhile, so the queue's index grows by an entry an event, over
+// which each claim has to walk. It prints what that does to throughput, latency and size, every
+// twentieth of the time, and then what is left of it once the session has ended.
 func TestSnapshotHeld(t *testing.T) {
 	t.Parallel()
 	if *lasts == 0 {
@@ -65,8 +65,8 @@ func (w *world) measure(part time.Duration) {
 		w.number(`SELECT pg_relation_size('outbox_events') / 1024`))
 }
 
-// snapshotHeld delivers a backlog under a snapshot that keeps its dead row versions, and then what is written as it
-// comes.
+// snapshotHeld delivers a backlog under a snapshot that keeps its dead row versions, and then what
+// is written as it comes.
 func snapshotHeld(w *world) int {
 	w.hold()
 	w.relay(nil)

@@ -8,7 +8,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// TestSoak kills relays, PostgreSQL and Redis at random under a load of 1000 events a second: `make soak MINUTES=10`.
+// TestSoak kills relays, PostgreSQL and Redis at random under a load of 1000 events a second: `make
+// soak MINUTES=10`.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	if *lasts == 0 {
@@ -51,7 +52,8 @@ type soak struct {
 	struck  map[string]int
 }
 
-// strike does one of the things that a soak is made of. Relays suffer most of them, since they are what is on trial.
+// strike does one of the things that a soak is made of. Relays suffer most of them, since they are
+// what is on trial.
 func (s *soak) strike() {
 	s.t.Helper()
 	i := s.rng.IntN(len(s.running))

@@ -15,8 +15,8 @@ import (
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
-// TestSQLiteFaults is about what befalls a file otherwise than by kills, while a program with the library and one with
-// plain SQL write and two relays deliver.
+// TestSQLiteFaults is about what befalls a file otherwise than by kills, while a program with the
+// library and one with plain SQL write and two relays deliver.
 func TestSQLiteFaults(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []struct {
@@ -61,8 +61,8 @@ func smallDisk(t *testing.T) (dir string, fill func() (func() error, error)) {
 	return disk.Dir(), disk.Fill
 }
 
-// fileDiskFull fills the disk under the file, twice: programs get errors and relays complain. When there is room, both
-// go on by themselves.
+// fileDiskFull fills the disk under the file, twice: programs get errors and relays complain. When
+// there is room, both go on by themselves.
 func fileDiskFull(f *file, fill func() (func() error, error)) (struck int) {
 	for range 2 {
 		before, complaints := f.refusals("full"), f.said("is full")
@@ -95,8 +95,8 @@ func (f *file) goOn() {
 	})
 }
 
-// longReader holds a snapshot, so that nothing behind it can be moved from the WAL into the file: the WAL grows far
-// beyond the 4 MiB at which it is else begun anew, and that is all that happens.
+// longReader holds a snapshot, so that nothing behind it can be moved from the WAL into the file:
+// the WAL grows far beyond the 4 MiB at which it is else begun anew, and that is all that happens.
 func longReader(f *file, _ func() (func() error, error)) int {
 	db := f.open()
 	conn, err := db.Conn(f.t.Context()) // not a sql.Tx, which would be a writer's
@@ -124,8 +124,8 @@ func longReader(f *file, _ func() (func() error, error)) int {
 	return struck
 }
 
-// lockHeld is a program that leaves a transaction open for 15 s, which is several leases and longer than anybody waits
-// for a lock. The relays say so, publish nothing twice, and go on.
+// lockHeld is a program that leaves a transaction open for 15 s, which is several leases and longer
+// than anybody waits for a lock. The relays say so, publish nothing twice, and go on.
 func lockHeld(f *file, _ func() (func() error, error)) (struck int) {
 	db := f.open()
 	tx, err := db.Begin()
@@ -148,9 +148,9 @@ func lockHeld(f *file, _ func() (func() error, error)) (struck int) {
 	return struck
 }
 
-// replaced deletes the file and makes another in its place, as one does on a developer's machine who does not know what
-// is still running. What had it open would go on with the deleted one for ever; it says so instead, and when it is
-// started again it works.
+// replaced deletes the file and makes another in its place, as one does on a developer's machine
+// who does not know what is still running. What had it open would go on with the deleted one for
+// ever; it says so instead, and when it is started again it works.
 func replaced(f *file, _ func() (func() error, error)) (struck int) {
 	library, plain := f.players[0], f.players[1]
 	plain.terminate(f.t) // SQLite itself says nothing to it
@@ -167,9 +167,9 @@ func replaced(f *file, _ func() (func() error, error)) (struck int) {
 	return len(f.relays) - 2
 }
 
-// removed deletes what is beside the file, as one does who takes it for temporary files. What has it open says so and
-// stops; who comes then, even before the others have been ended, finds all that was committed, and keeps what it
-// commits.
+// removed deletes what is beside the file, as one does who takes it for temporary files. What has
+// it open says so and stops; who comes then, even before the others have been ended, finds all that
+// was committed, and keeps what it commits.
 func removed(suffixes ...string) func(*file, func() (func() error, error)) int {
 	return func(f *file, _ func() (func() error, error)) (struck int) {
 		library, plain := f.players[0], f.players[1]
@@ -231,8 +231,8 @@ func (f *file) forget() {
 	f.heard.mu.Unlock()
 }
 
-// crowded is a file with eight relays that are busy with a backlog, in small batches, and programs that write with the
-// library and with plain SQL: none of them fails for the write lock.
+// crowded is a file with eight relays that are busy with a backlog, in small batches, and programs
+// that write with the library and with plain SQL: none of them fails for the write lock.
 func crowded(f *file, _ func() (func() error, error)) (struck int) {
 	for len(f.relays) < 8 {
 		f.relay(nil, "--batch", "20")

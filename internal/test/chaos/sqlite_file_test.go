@@ -23,8 +23,8 @@ import (
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
-// killTTL is the lease time of relays that are killed again and again: the least that the command takes. What a killed
-// one held stands still for so long.
+// killTTL is the lease time of relays that are killed again and again: the least that the command
+// takes. What a killed one held stands still for so long.
 const killTTL = time.Second
 
 // file is a world of one SQLite file: processes that write and relay, and Redis with a subscriber.
@@ -63,7 +63,8 @@ func (f *file) create() {
 	f.must(errors.Join(err, db.Close()))
 }
 
-// open opens the file as another program would. Who has it open keeps its WAL from going when the others close it.
+// open opens the file as another program would. Who has it open keeps its WAL from going when the
+// others close it.
 func (f *file) open() *sql.DB {
 	f.t.Helper()
 	db, err := sql.Open("sqlite", plainSource(f.path))
@@ -161,8 +162,8 @@ func metric(r *relayProcess, name string) int {
 	return numberAfter(string(text), name+" ")
 }
 
-// finish ends all players, waits for everything to drain, ends the relays, and looks at what is left and at what
-// arrived.
+// finish ends all players, waits for everything to drain, ends the relays, and looks at what is
+// left and at what arrived.
 func (f *file) finish(name string, struck int) {
 	t := f.t
 	t.Helper()
@@ -206,9 +207,9 @@ func (f *file) finish(name string, struck int) {
 		map[bool]string{true: fmt.Sprintf("  published again after a kill %d", f.again)}[f.again > 0], f.note)
 }
 
-// sound looks at a file that nobody has open: all went back into it, it is whole, nobody holds anything, and no event
-// was blamed. A lane without events may still name a relay that was killed, if its lease has lapsed: the others take it
-// at their next check, or are told to stop before.
+// sound looks at a file that nobody has open: all went back into it, it is whole, nobody holds
+// anything, and no event was blamed. A lane without events may still name a relay that was killed,
+// if its lease has lapsed: the others take it at their next check, or are told to stop before.
 func (f *file) sound() {
 	t := f.t
 	t.Helper()
@@ -233,8 +234,9 @@ func (f *file) sound() {
 	}
 }
 
-// buried are the dead letters. There may be one now and then where relays are killed all the time: twice while one
-// event was published by itself, as a relay does at a lane where others have died, is what a poison event looks like.
+// buried are the dead letters. There may be one now and then where relays are killed all the time:
+// twice while one event was published by itself, as a relay does at a lane where others have died,
+// is what a poison event looks like.
 func (f *file) buried() (dead []outboxtest.DeadLetter) {
 	f.t.Helper()
 	for id := range f.ids(`SELECT original_job_id FROM job_dlq`) {
@@ -247,8 +249,8 @@ func (f *file) buried() (dead []outboxtest.DeadLetter) {
 	return dead
 }
 
-// written is what the players wrote, and how many events they did not know the fate of: the file knows, and must have
-// all of a transaction or nothing.
+// written is what the players wrote, and how many events they did not know the fate of: the file
+// knows, and must have all of a transaction or nothing.
 func (f *file) written() (all []outboxtest.Written, unknown int) {
 	f.t.Helper()
 	present := f.ids(`SELECT id FROM outbox_events`)

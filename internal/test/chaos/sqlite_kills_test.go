@@ -16,7 +16,8 @@ func kills(short, all int) int {
 }
 
 // SIGKILL in a loop while writing and relaying on one file. A program with the library, one with
-// plain SQL and two relays are killed at random, each only after it has done something, and started again.
+// plain SQL and two relays are killed at random, each only after it has done something, and started
+// again.
 func TestSQLiteKills(t *testing.T) {
 	t.Parallel()
 	if left("sqlite-kills") {
@@ -49,8 +50,8 @@ func TestSQLiteKills(t *testing.T) {
 	f.finish("sqlite-kills", struck)
 }
 
-// A relay is killed when Redis has acknowledged a batch and nothing of the batch is settled in the file. Another takes
-// over, and Redis refuses the copies.
+// A relay is killed when Redis has acknowledged a batch and nothing of the batch is settled in the
+// file. Another takes over, and Redis refuses the copies.
 func TestSQLiteKilledUnsettled(t *testing.T) {
 	t.Parallel()
 	if left("sqlite-killed-unsettled") {
@@ -80,8 +81,8 @@ func TestSQLiteKilledUnsettled(t *testing.T) {
 	f.finish("sqlite-killed-unsettled", struck)
 }
 
-// moment waits for the moment of a kill: in half of the cases any, in the other half right after count has risen,
-// because then a COMMIT or a settle is about to come.
+// moment waits for the moment of a kill: in half of the cases any, in the other half right after
+// count has risen, because then a COMMIT or a settle is about to come.
 func (f *file) moment(count func() int) {
 	if f.rng.IntN(2) == 0 {
 		f.pause(20*time.Millisecond, 300*time.Millisecond)
@@ -93,8 +94,9 @@ func (f *file) moment(count func() int) {
 	f.pause(0, 500*time.Microsecond)
 }
 
-// A program that writes and relays by itself is killed again and again, beside one that writes with plain SQL. Its sink
-// refuses nothing, so what was published and not settled comes again; nothing else does.
+// A program that writes and relays by itself is killed again and again, beside one that writes with
+// plain SQL. Its sink refuses nothing, so what was published and not settled comes again; nothing
+// else does.
 func TestSQLiteKillsOfOneProcess(t *testing.T) {
 	t.Parallel()
 	if left("sqlite-kills-of-one") {
@@ -140,8 +142,9 @@ func (l *ledger) deliveredBy(player int) (events []told) {
 	return events
 }
 
-// compare waits for everything to be delivered, and looks at what each life delivered: in order, once, nothing that had
-// been settled before; and when it died, no more of it was unsettled than the batches in flight.
+// compare waits for everything to be delivered, and looks at what each life delivered: in order,
+// once, nothing that had been settled before; and when it died, no more of it was unsettled than
+// the batches in flight.
 func (f *file) compare(lives []life) {
 	t := f.t
 	t.Helper()

@@ -34,7 +34,8 @@ const (
 	roleRelay   = "relay"   // that without its writing
 )
 
-// saying is a line that a player prints. It is printed in one write, which a pipe takes whole or not at all.
+// saying is a line that a player prints. It is printed in one write, which a pipe takes whole or
+// not at all.
 type saying struct {
 	Did    string // attempting, committed, rolled back, failed, stopped, or what it delivered
 	N      int64  // the business row
@@ -64,8 +65,8 @@ func (s saying) say() {
 	}
 }
 
-// orders is the business data: a row holds the ids of the events that were written with it. SQLite has one writer at a
-// time, so the numbers are the order of the commits.
+// orders is the business data: a row holds the ids of the events that were written with it. SQLite
+// has one writer at a time, so the numbers are the order of the commits.
 const orders = `CREATE TABLE orders (n INTEGER PRIMARY KEY AUTOINCREMENT, events TEXT NOT NULL CHECK (json_valid(events))) STRICT`
 
 // discord counts events without their business row, and the reverse.
@@ -78,8 +79,8 @@ func plainSource(path string) string {
 		RawQuery: "_txlock=immediate&_pragma=busy_timeout(30000)"}).String()
 }
 
-// play is the whole life of a player: it ends with exit code 0 when it is told to, and with another when it finds the
-// file in discord, or is left alone.
+// play is the whole life of a player: it ends with exit code 0 when it is told to, and with another
+// when it finds the file in discord, or is left alone.
 func play(role string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -156,9 +157,10 @@ func (p *playing) run(ctx context.Context, role string) (err error) {
 	return errors.Join(err, relaying)
 }
 
-// wholeRelay is the relay of roleWhole: what it may publish again after a kill is a batch of each worker. Not less than
-// 64 in a batch, because that many are tried at once of a lane at which relays died. Its renewals wait their turn among
-// its writers: with -race on a busy machine for longer than a third of killTTL.
+// wholeRelay is the relay of roleWhole: what it may publish again after a kill is a batch of each
+// worker. Not less than 64 in a batch, because that many are tried at once of a lane at which
+// relays died. Its renewals wait their turn among its writers: with -race on a busy machine for
+// longer than a third of killTTL.
 var wholeRelay = relay.Config{Workers: 2, BatchRecords: 64, LeaseTTL: 2 * killTTL}
 
 // pipe is a Sink that refuses nothing.
@@ -194,8 +196,8 @@ func (p *playing) produce(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// transact is one transaction: a business row and 1 to 5 events. It is not interrupted by the end: its outcome would be
-// unknown for no good reason.
+// transact is one transaction: a business row and 1 to 5 events. It is not interrupted by the end:
+// its outcome would be unknown for no good reason.
 func (p *playing) transact() {
 	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()

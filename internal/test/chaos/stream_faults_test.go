@@ -23,8 +23,8 @@ var streamFaults = []streamFault{
 	{name: "crawl-worker-stopped", crawled: true, view: view{stay: true}, strike: workerStopped},
 }
 
-// TestStreamChaos runs the table of streams. Each fault is struck while runs are written and followed; every viewer
-// must end up with the log of its run.
+// TestStreamChaos runs the table of streams. Each fault is struck while runs are written and
+// followed; every viewer must end up with the log of its run.
 func TestStreamChaos(t *testing.T) {
 	t.Parallel()
 	for _, f := range streamFaults {
@@ -38,8 +38,8 @@ func TestStreamChaos(t *testing.T) {
 	}
 }
 
-// gatewayKilled kills the only process, with everybody's streams, its relay and what it was writing, and starts it
-// again on the same port.
+// gatewayKilled kills the only process, with everybody's streams, its relay and what it was
+// writing, and starts it again on the same port.
 func gatewayKilled(s *streaming) (struck int) {
 	for range 4 {
 		s.gateways[0].kill(s.t)
@@ -63,7 +63,8 @@ func gatewaysKilledInTurn(s *streaming) (struck int) {
 	return struck
 }
 
-// gatewayTerminated stops one of two politely: its streams end between two events, and their viewers go to the other.
+// gatewayTerminated stops one of two politely: its streams end between two events, and their
+// viewers go to the other.
 func gatewayTerminated(s *streaming) (struck int) {
 	for i := range 4 {
 		s.gateways[i%2].terminate(s.t)
@@ -128,8 +129,8 @@ func streamRelayKilled(s *streaming) (struck int) {
 	return struck
 }
 
-// streamOutboxPurged removes delivered rows as soon as they are, while viewers come back with cursors that point at
-// them.
+// streamOutboxPurged removes delivered rows as soon as they are, while viewers come back with
+// cursors that point at them.
 func streamOutboxPurged(s *streaming) (struck int) {
 	for range 6 {
 		s.arrives(15)

@@ -21,8 +21,8 @@ import (
 	"github.com/outboxrelay/outbox/server/crawl"
 )
 
-// viewer follows a run as a browser does: with its cursor it comes back from whatever ended its connection, until it is
-// told that there is no more.
+// viewer follows a run as a browser does: with its cursor it comes back from whatever ended its
+// connection, until it is told that there is no more.
 type viewer struct {
 	addresses []string
 	run       uuid.UUID
@@ -85,8 +85,8 @@ func (v *viewer) last() int64 {
 	return v.got[len(v.got)-1].seq
 }
 
-// perRequest has a connection for each request. Go's default keeps one that it dialled for nothing, and a server that
-// stops waits 5 s for the request on it.
+// perRequest has a connection for each request. Go's default keeps one that it dialled for nothing,
+// and a server that stops waits 5 s for the request on it.
 var perRequest = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // connect reads a stream to its end. The status is 0 if nobody answered.
@@ -143,8 +143,8 @@ func (v *viewer) take(event gosse.Event) {
 	v.got = append(v.got, seen{seq, event.Type, event.Data})
 }
 
-// drip hands on a byte at a time, and not too many in a second: an event takes it a moment, in which connections are
-// cut and gateways killed.
+// drip hands on a byte at a time, and not too many in a second: an event takes it a moment, in
+// which connections are cut and gateways killed.
 type drip struct{ from *bufio.Reader }
 
 func (d drip) Read(b []byte) (int, error) {
@@ -208,7 +208,8 @@ func (v *viewer) compare(want []logged) (c comparison) {
 	return c
 }
 
-// same tells whether a viewer got what the log has. Both payloads are jsonb as the server writes it.
+// same tells whether a viewer got what the log has. Both payloads are jsonb as the server writes
+// it.
 func same(want logged, got seen) error {
 	var e struct {
 		ID       uuid.UUID       `json:"id"`

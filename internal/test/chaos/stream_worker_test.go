@@ -10,8 +10,8 @@ import (
 	"github.com/outboxrelay/outbox/server/crawl"
 )
 
-// runLease is how long a run stays reserved for a worker that died: shorter than the default of 10 s, so that a test
-// need not wait as long.
+// runLease is how long a run stays reserved for a worker that died: shorter than the default of 10
+// s, so that a test need not wait as long.
 const runLease = 2 * time.Second
 
 // worker starts a process that crawls runs and does nothing else.
@@ -47,7 +47,8 @@ func workerKilled(s *streaming) int {
 	return s.crawled()
 }
 
-// workerStopped stops a worker for two leases, while another takes its runs over, and lets it go on.
+// workerStopped stops a worker for two leases, while another takes its runs over, and lets it go
+// on.
 func workerStopped(s *streaming) int {
 	s.crawl("script:short", "demo")
 	zombie := s.worker()
@@ -67,8 +68,8 @@ func (s *streaming) atWork() {
 		FROM crawl_runs WHERE crawler <> 'external'`)
 }
 
-// crawled waits for all runs to end, and checks that each node was finished once. It returns how often a worker took a
-// run over from another.
+// crawled waits for all runs to end, and checks that each node was finished once. It returns how
+// often a worker took a run over from another.
 func (s *streaming) crawled() (takeovers int) {
 	s.t.Helper()
 	s.eventually("every run has ended", `SELECT count(*) = 0 FROM crawl_runs WHERE status IN ('PENDING', 'RUNNING')`)
@@ -81,8 +82,8 @@ func (s *streaming) crawled() (takeovers int) {
 	return s.number("SELECT sum(lease_epoch - 1)::int FROM crawl_runs")
 }
 
-// steps checks that a run's nodes were finished once each, in their order; that the log has no gap and one end is for
-// finish to see.
+// steps checks that a run's nodes were finished once each, in their order; that the log has no gap
+// and one end is for finish to see.
 func (s *streaming) steps(run uuid.UUID) {
 	s.t.Helper()
 	next := 1

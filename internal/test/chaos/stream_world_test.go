@@ -18,7 +18,8 @@ import (
 	"github.com/outboxrelay/outbox/server/pgstore"
 )
 
-// streamFault is one line of the table of streams: what happens between a run's log and those who follow it.
+// streamFault is one line of the table of streams: what happens between a run's log and those who
+// follow it.
 type streamFault struct {
 	name     string
 	postgres *testenv.PostgresConfig // as fault's
@@ -126,8 +127,8 @@ func (s *streaming) follow(run uuid.UUID, n int) {
 	}
 }
 
-// write appends to a run until ctx ends, then completes it. What the database does not answer is tried again with the
-// same event ids: so each event is in the log once, if it was acknowledged.
+// write appends to a run until ctx ends, then completes it. What the database does not answer is
+// tried again with the same event ids: so each event is in the log once, if it was acknowledged.
 func (s *streaming) write(ctx context.Context, rng *rand.Rand, run uuid.UUID) {
 	for n := 0; ctx.Err() == nil; n++ {
 		events := make([]crawl.NewEvent, 1+rng.IntN(3))
@@ -194,7 +195,8 @@ func (s *streaming) end() {
 	s.viewing.Wait()
 }
 
-// finish compares what every viewer has put together with the tables, and returns the line about it.
+// finish compares what every viewer has put together with the tables, and returns the line about
+// it.
 func (s *streaming) finish(struck int) {
 	t := s.t
 	t.Helper()

@@ -18,8 +18,8 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
-// stuckFaults are about one row, one lane or one statement that cannot be worked on while the server is well.
-// Everything else goes on meanwhile.
+// stuckFaults are about one row, one lane or one statement that cannot be worked on while the
+// server is well. Everything else goes on meanwhile.
 var stuckFaults = []fault{
 	{name: "settle-refused-by-trigger", strike: refusedByTrigger},
 	{name: "settle-refused-by-policy", postgres: own, strike: refusedByPolicy},
@@ -45,8 +45,8 @@ const promptly = 5 * time.Second
 // stuckKey is the key of the row that cannot be worked on.
 const stuckKey = "stuck"
 
-// untroubled is how long the others take before there is trouble: what the machine does at the time. One that is busy
-// gets ten times as much on top.
+// untroubled is how long the others take before there is trouble: what the machine does at the
+// time. One that is busy gets ten times as much on top.
 func (w *world) untroubled() (limit time.Duration) {
 	w.t.Helper()
 	began := time.Now()
@@ -54,8 +54,8 @@ func (w *world) untroubled() (limit time.Duration) {
 	return promptly + 10*time.Since(began)
 }
 
-// others waits until what other keys have written before now is delivered. Rows of the lanes in the condition are
-// left out of account.
+// others waits until what other keys have written before now is delivered. Rows of the lanes in the
+// condition are left out of account.
 func (w *world) others(except string) {
 	w.t.Helper()
 	now := w.now()
@@ -65,8 +65,8 @@ func (w *world) others(except string) {
 	})
 }
 
-// othersGoOn looks three times, while the trouble lasts, and requires each time that every other key has been served
-// in time.
+// othersGoOn looks three times, while the trouble lasts, and requires each time that every other
+// key has been served in time.
 func (w *world) othersGoOn(limit time.Duration, except string) {
 	w.t.Helper()
 	for range 3 {
@@ -81,7 +81,8 @@ func (w *world) othersGoOn(limit time.Duration, except string) {
 	}
 }
 
-// stuck writes an event of the key, to be delivered a little later: until then the test can get at it.
+// stuck writes an event of the key, to be delivered a little later: until then the test can get at
+// it.
 func (w *world) stuck(after time.Duration) (id string) {
 	w.t.Helper()
 	due := fmt.Sprintf("now() + interval '%d ms'", after.Milliseconds())
@@ -102,14 +103,16 @@ func (w *world) settled() {
 	})
 }
 
-// letGo has what waits for its cause to be removed tried at once. By itself it would come too, within the hour.
+// letGo has what waits for its cause to be removed tried at once. By itself it would come too,
+// within the hour.
 func (w *world) letGo() {
 	w.t.Helper()
 	w.exec(`UPDATE outbox_events SET next_retry_at = now() WHERE aggregate_id = $1 AND `+undelivered, stuckKey)
 	w.settled()
 }
 
-// refusedByTrigger has a trigger of the application's raise an error for one row, whatever is to become of it.
+// refusedByTrigger has a trigger of the application's raise an error for one row, whatever is to
+// become of it.
 func refusedByTrigger(w *world) int {
 	w.underway(100)
 	limit := w.untroubled()
@@ -127,7 +130,8 @@ func refusedByTrigger(w *world) int {
 	return struck
 }
 
-// refusedByPolicy has a policy refuse one dead letter to the relay's role, under row-level security.
+// refusedByPolicy has a policy refuse one dead letter to the relay's role, under row-level
+// security.
 func refusedByPolicy(w *world) int {
 	w.must(migrations.ApplyRoles(w.t.Context(), w.pool.Config().ConnString()))
 	w.exec(`CREATE ROLE daemon LOGIN IN ROLE outbox_relay;
@@ -148,7 +152,8 @@ func refusedByPolicy(w *world) int {
 	return struck
 }
 
-// settleRefused takes the right to settle away from the relay's role, under load, and gives it back.
+// settleRefused takes the right to settle away from the relay's role, under load, and gives it
+// back.
 func settleRefused(w *world) int {
 	w.must(migrations.ApplyRoles(w.t.Context(), w.pool.Config().ConnString()))
 	w.exec(`CREATE ROLE daemon LOGIN IN ROLE outbox_relay`)
@@ -205,7 +210,8 @@ func (w *world) lock(sql string, args ...any) (release func()) {
 	return release
 }
 
-// heldBack writes two events of the key, and locks the row of the first by a statement, before it is delivered.
+// heldBack writes two events of the key, and locks the row of the first by a statement, before it
+// is delivered.
 func (w *world) heldBack(sql string) (id string, release func()) {
 	w.t.Helper()
 	for range 10 {
@@ -237,12 +243,13 @@ func rowLocked(sql string) func(*world) int {
 	}
 }
 
-// lanesLocked has an operator lock the rows of all lanes for less than a lease, which nobody may notice, and then
-// those of an eighth for several leases: events of the other lanes go on.
+// lanesLocked has an operator lock the rows of all lanes for less than a lease, which nobody may
+// notice, and then those of an eighth for several leases: events of the other lanes go on.
 func lanesLocked(w *world) (struck int) {
 	w.underway(100)
 	limit := w.untroubled()
-	// A lane that one relay has given up, and the other has not taken yet, would be nobody's for as long as it is locked.
+	// A lane that one relay has given up, and the other has not taken yet, would be nobody's for as
+	// long as it is locked.
 	w.eventually("both relays have their lanes", `SELECT count(DISTINCT owner) = 2 AND count(owner) = 64
 		FROM outbox_lanes WHERE table_name = 'outbox_events'`)
 	release := w.lock(`SELECT FROM outbox_lanes FOR UPDATE`)
@@ -262,8 +269,9 @@ func lanesLocked(w *world) (struck int) {
 	return struck
 }
 
-// trialBesideLockedRow has one process serve two tables. In one a row is locked; of the other relays have died, so
-// that its events are tried in small batches, at which no other worker of the process may be busy.
+// trialBesideLockedRow has one process serve two tables. In one a row is locked; of the other
+// relays have died, so that its events are tried in small batches, at which no other worker of the
+// process may be busy.
 func trialBesideLockedRow(w *world) int {
 	first := w.relay(nil, "--table", "event_outbox") // which makes the rows of the lanes
 	w.eventually("the lanes are there", `SELECT count(*) = 64 FROM outbox_lanes WHERE table_name = 'event_outbox'`)
@@ -291,8 +299,9 @@ func trialBesideLockedRow(w *world) int {
 	return struck
 }
 
-// awayLongerThanWindow crashes the database and keeps it away until Redis has forgotten what was published before.
-// Two relays are alive all the time. What they had published and settled last may be gone with the crash.
+// awayLongerThanWindow crashes the database and keeps it away until Redis has forgotten what was
+// published before. Two relays are alive all the time. What they had published and settled last may
+// be gone with the crash.
 func awayLongerThanWindow(w *world) (struck int) {
 	window, away := 2*time.Second, 3*2*time.Second // remembered for two windows at most
 	if *long {
@@ -314,8 +323,9 @@ func awayLongerThanWindow(w *world) (struck int) {
 	return struck
 }
 
-// twoNames has two relays serve one table under two names. Nothing refuses a copy: what keeps them apart is the
-// lease, a longer one than that of others: a batch whose answer is not waited for, as the lease ends, may come again.
+// twoNames has two relays serve one table under two names. Nothing refuses a copy: what keeps them
+// apart is the lease, a longer one than that of others: a batch whose answer is not waited for, as
+// the lease ends, may come again.
 func twoNames(w *world) int {
 	layout := filepath.Join(w.t.TempDir(), "layout.yaml")
 	const name = "public.outbox_events"
@@ -333,8 +343,8 @@ func twoNames(w *world) int {
 	return strings.Count(second.said(), `"lanes held"`)
 }
 
-// claimsTimeOut gives the relays' sessions a statement_timeout that a claim of thousands of large rows exceeds, and
-// one of a hundred does not.
+// claimsTimeOut gives the relays' sessions a statement_timeout that a claim of thousands of large
+// rows exceeds, and one of a hundred does not.
 func claimsTimeOut(w *world) int {
 	w.exec(`CREATE TABLE large AS SELECT jsonb_agg(n) AS payload FROM generate_series(1, 3000) n`)
 	rows, err := w.pool.Query(w.t.Context(), `
@@ -360,8 +370,8 @@ func claimsTimeOut(w *world) int {
 	return claims
 }
 
-// farTimes writes events with times that RFC 3339 cannot say. Whatever is made of them, a message has a time that its
-// reader understands.
+// farTimes writes events with times that RFC 3339 cannot say. Whatever is made of them, a message
+// has a time that its reader understands.
 func farTimes(w *world) int {
 	w.produce()
 	w.relay(nil)

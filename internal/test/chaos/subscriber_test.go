@@ -13,9 +13,10 @@ import (
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
-// subscriber records every message of every channel in the order of arrival. It is connected to Redis directly, so that
-// what befalls the relay's connections does not befall its own: Pub/Sub reaches who is connected, and a message that
-// nobody was there to hear proves nothing about the relay.
+// subscriber records every message of every channel in the order of arrival. It is connected to
+// Redis directly, so that what befalls the relay's connections does not befall its own: Pub/Sub
+// reaches who is connected, and a message that nobody was there to hear proves nothing about the
+// relay.
 type subscriber struct {
 	mu            sync.Mutex
 	received      []outboxtest.Received

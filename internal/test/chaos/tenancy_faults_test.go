@@ -54,7 +54,8 @@ func TestTenancyChaos(t *testing.T) {
 	}
 }
 
-// floodsCrawls queues 60 runs of one tenant before two runs of another. They end while most of the flood still waits.
+// floodsCrawls queues 60 runs of one tenant before two runs of another. They end while most of the
+// flood still waits.
 func floodsCrawls(c *tenancy) (struck int) {
 	for range 60 {
 		c.create("flood", "demo")
@@ -110,8 +111,8 @@ func fillsQuota(c *tenancy) int {
 	return int(refused.Load())
 }
 
-// matchesNothing lists with filters that nothing fits, as the gateway's role, and counts what the server has read for
-// it.
+// matchesNothing lists with filters that nothing fits, as the gateway's role, and counts what the
+// server has read for it.
 func matchesNothing(c *tenancy) (struck int) {
 	c.exec(`INSERT INTO crawl_runs (tenant_id, app_package, status, created_at)
 		SELECT 'acme', CASE WHEN i % 2 = 0 THEN 'a' ELSE 'b' END,
@@ -171,8 +172,8 @@ func overreaches(c *tenancy) int {
 	return struck
 }
 
-// purgedByPublic calls the purges, and reads through the view, as a login that has been given nothing, and then the
-// view.
+// purgedByPublic calls the purges, and reads through the view, as a login that has been given
+// nothing, and then the view.
 func purgedByPublic(c *tenancy) int {
 	run := c.create("beta", "demo").ID
 	c.exec("INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ($1, 't', '{}')", run)
@@ -243,7 +244,8 @@ func plaintextAfar(c *tenancy) int {
 	return far.warnings(warns)
 }
 
-// askedFromAfar asks a process that waits for its Redis how it is, from this machine and from what seems another.
+// askedFromAfar asks a process that waits for its Redis how it is, from this machine and from what
+// seems another.
 func askedFromAfar(c *tenancy) (struck int) {
 	_, address := c.afar()
 	if address == "" {
@@ -304,8 +306,8 @@ func withoutExpiry(c *tenancy) (struck int) {
 	return struck + 1
 }
 
-// rebinding has pages of another site ask examples/browser for tickets, under their own name and under one that they
-// have given its address.
+// rebinding has pages of another site ask examples/browser for tickets, under their own name and
+// under one that they have given its address.
 func rebinding(c *tenancy) (struck int) {
 	path := filepath.Join(c.t.TempDir(), "browser")
 	out, err := exec.Command("go", "build", "-o", path, "github.com/outboxrelay/outbox/examples/browser").CombinedOutput()

@@ -20,7 +20,8 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
-// tenancy is a database with its roles and no more: what is struck here are rights and shares, not deliveries.
+// tenancy is a database with its roles and no more: what is struck here are rights and shares, not
+// deliveries.
 type tenancy struct {
 	*world
 	url  string
@@ -121,8 +122,8 @@ func (c *tenancy) denied(role string, statements ...string) (struck int) {
 	return struck
 }
 
-// afar returns a URL of the database under which its server seems to be on another machine, and that machine's
-// address; "" where this one has no address but loopback.
+// afar returns a URL of the database under which its server seems to be on another machine, and
+// that machine's address; "" where this one has no address but loopback.
 func (c *tenancy) afar() (url, address string) {
 	c.t.Helper()
 	addresses, err := net.InterfaceAddrs()

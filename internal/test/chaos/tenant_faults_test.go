@@ -23,9 +23,10 @@ var tenantFaults = []fault{
 	{name: "tenants-missing-and-forged", strike: tenants},
 }
 
-// tenants has the producers of three applications share two connections of a role that row-level security binds. Some
-// forget to say who they are, on a connection where another has just said it; some say they are one and write for
-// another. Neither is let through, and none sees another's events.
+// tenants has the producers of three applications share two connections of a role that row-level
+// security binds. Some forget to say who they are, on a connection where another has just said it;
+// some say they are one and write for another. Neither is let through, and none sees another's
+// events.
 func tenants(w *world) int {
 	role := pgx.Identifier{"tenant " + uuid.NewString()}.Sanitize() // roles belong to the server, which the tests share
 	w.exec("CREATE ROLE " + role + "; GRANT SELECT, INSERT ON event_outbox TO " + role)

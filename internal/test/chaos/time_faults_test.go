@@ -17,8 +17,9 @@ var timeFaults = []fault{
 	{name: "relays-in-several-zones", strike: severalZones},
 }
 
-// severalZones has relays whose sessions are in zones 23 hours apart serve a table of times without a zone, and kills
-// them in turn while Redis refuses some keys: each retry is written by one relay, and due for another.
+// severalZones has relays whose sessions are in zones 23 hours apart serve a table of times without
+// a zone, and kills them in turn while Redis refuses some keys: each retry is written by one relay,
+// and due for another.
 func severalZones(w *world) (struck int) {
 	var zone string
 	w.must(w.pool.QueryRow(w.t.Context(), "SHOW timezone").Scan(&zone))
@@ -52,8 +53,8 @@ func severalZones(w *world) (struck int) {
 	return struck
 }
 
-// clockJumps sets the clock of the database's machine forward and back, by more and by less than a lease. Leases
-// lapse at once, or would hold for an hour.
+// clockJumps sets the clock of the database's machine forward and back, by more and by less than a
+// lease. Leases lapse at once, or would hold for an hour.
 func clockJumps(w *world) (struck int) {
 	w.underway(100)
 	const m, s = time.Minute, time.Second
@@ -88,9 +89,9 @@ func (w *world) caughtUp(limit time.Duration) {
 	}
 }
 
-// stoppedPastWindow stops relays at every point of a turn, and at one that chance chooses, for so long that Redis has
-// forgotten what they published. When they wake up, the lease alone is between them and a second copy: each must see
-// that its time is over before it sends anything.
+// stoppedPastWindow stops relays at every point of a turn, and at one that chance chooses, for so
+// long that Redis has forgotten what they published. When they wake up, the lease alone is between
+// them and a second copy: each must see that its time is over before it sends anything.
 func stoppedPastWindow(w *world) (struck int) {
 	const window = 3 * ttl // longer than a take-over; remembered for two at most
 	flags := []string{"--dedup-window", window.String()}
@@ -123,9 +124,10 @@ func stoppedPastWindow(w *world) (struck int) {
 	return struck
 }
 
-// setBackAsRelayDies is a machine with the database and a relay on it that dies, and comes back with a clock that is
-// an hour behind. Nobody is left to renew the lease of the relay that died, which ends an hour from now by that clock.
-// An end within ten minutes is believed (lease_sweep.sql).
+// setBackAsRelayDies is a machine with the database and a relay on it that dies, and comes back
+// with a clock that is an hour behind. Nobody is left to renew the lease of the relay that died,
+// which ends an hour from now by that clock. An end within ten minutes is believed
+// (lease_sweep.sql).
 func setBackAsRelayDies(w *world) int {
 	w.produce()
 	first := w.relay(nil)

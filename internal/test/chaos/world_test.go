@@ -24,7 +24,8 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// world is what one fault has to itself: a migrated database, Redis with a subscriber, producers, relays.
+// world is what one fault has to itself: a migrated database, Redis with a subscriber, producers,
+// relays.
 type world struct {
 	t    *testing.T
 	rng  *rand.Rand
@@ -98,7 +99,8 @@ func newWorld(t *testing.T, f fault) *world {
 // listen starts Redis with a subscriber, args being further arguments of Redis.
 func (w *world) listen(args []string) {
 	w.t.Helper()
-	// A slow test machine must not look like a lost event: by default Redis cuts subscribers that lag by 32 MB.
+	// A slow test machine must not look like a lost event: by default Redis cuts subscribers that
+	// lag by 32 MB.
 	args = append([]string{"--client-output-buffer-limit", "pubsub", "0", "0", "0"}, args...)
 	w.redis = testenv.RedisServerWith(w.t, testenv.RedisConfig{Args: args})
 	w.relaySink = w.redis.URL()
@@ -126,7 +128,8 @@ func (w *world) produce() {
 	w.t.Cleanup(func() { w.end() })
 }
 
-// underway has producers write and two relays deliver, and returns when n events have arrived, if not 0.
+// underway has producers write and two relays deliver, and returns when n events have arrived, if
+// not 0.
 func (w *world) underway(n int) {
 	w.t.Helper()
 	w.produce()
@@ -238,8 +241,8 @@ func (w *world) texts(sql string) []string {
 	return all
 }
 
-// plain writes an event of the key by plain SQL. Columns other than the usual ones, and their expressions, may be
-// given.
+// plain writes an event of the key by plain SQL. Columns other than the usual ones, and their
+// expressions, may be given.
 func (w *world) plain(key string, more map[string]string) (id string) {
 	w.t.Helper()
 	id = uuid.Must(uuid.NewV7()).String()
@@ -269,8 +272,9 @@ func (w *world) arrive(n int) {
 	})
 }
 
-// healed waits until all that was written before now is delivered, which must be within limit. A machine that is busy
-// gets twice what programs take longer there: a new connection waits for its turn more than once.
+// healed waits until all that was written before now is delivered, which must be within limit. A
+// machine that is busy gets twice what programs take longer there: a new connection waits for its
+// turn more than once.
 func (w *world) healed(limit time.Duration) {
 	w.t.Helper()
 	began := time.Now()
@@ -386,8 +390,8 @@ func within(t *testing.T, limit time.Duration, what string, holds func() bool) {
 	}
 }
 
-// session opens one that is none of the pool's, of a database of the world's server. What it has begun is rolled back
-// when it is closed.
+// session opens one that is none of the pool's, of a database of the world's server. What it has
+// begun is rolled back when it is closed.
 func (w *world) session(database string) (conn *pgx.Conn, closes func()) {
 	w.t.Helper()
 	config := w.pool.Config().ConnConfig.Copy()

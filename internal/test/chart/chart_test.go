@@ -178,7 +178,8 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// restricted is the level of that name of the Pod Security Standards, and a file system that takes no writes.
+// restricted is the level of that name of the Pod Security Standards, and a file system that takes
+// no writes.
 func restricted(t *testing.T, pod corev1.PodSpec) {
 	t.Helper()
 	s := pod.SecurityContext
@@ -293,7 +294,8 @@ func hooked(t *testing.T, job *batchv1.Job) {
 	}
 }
 
-// accepted has the program read the settings with the variables of the Secret, as the container's arguments want them.
+// accepted has the program read the settings with the variables of the Secret, as the container's
+// arguments want them.
 func accepted(t *testing.T, c *corev1.ConfigMap, args []string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "outbox.yaml")

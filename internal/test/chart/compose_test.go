@@ -9,7 +9,8 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 )
 
-// The compose file is one by the specification's own reader, and what it runs is restricted and publishes no server.
+// The compose file is one by the specification's own reader, and what it runs is restricted and
+// publishes no server.
 func TestCompose(t *testing.T) {
 	options, err := cli.NewProjectOptions([]string{"../../../deploy/compose.yaml"}, cli.WithName("outbox"))
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package chart_test is what deploy has for clusters and containers: the Helm chart, the plain manifests that are made of
-// it, and the compose file. Objects are read strictly, by the types of the API that will read them.
+// Package chart_test is what deploy has for clusters and containers: the Helm chart, the plain
+// manifests that are made of it, and the compose file. Objects are read strictly, by the types of
+// the API that will read them.
 //
 // A module of its own, so that what knows of Kubernetes is in nobody's go.sum.
 package chart_test

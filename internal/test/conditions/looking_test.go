@@ -10,11 +10,12 @@ import (
 	"github.com/outboxrelay/outbox/internal/condition"
 )
 
-// asked is a statement in the server's log that asks something: no ping, and no beginning or end of a transaction.
+// asked is a statement in the server's log that asks something: no ping, and no beginning or end of
+// a transaction.
 var asked = regexp.MustCompile(`LOG:  (statement|execute [^:]+): ([^-bcr]|b[^e]|c[^o]|r[^o])`)
 
-// Looking on, with an examination a minute, costs the database at most five statements a second. (An overview tells how
-// long the next must wait.)
+// Looking on, with an examination a minute, costs the database at most five statements a second.
+// (An overview tells how long the next must wait.)
 func TestLookingCostsLittle(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
@@ -45,8 +46,8 @@ func TestLookingCostsLittle(t *testing.T) {
 	t.Logf("%d statements a minute: %d at first, and %d every %v", minute, first, next, every)
 }
 
-// A database that has the core alone lacks tables that others have. Migrating it and looking on is no error in the
-// server's log, which somebody is paged for.
+// A database that has the core alone lacks tables that others have. Migrating it and looking on is
+// no error in the server's log, which somebody is paged for.
 func TestLookingIsNoErrorOfTheServer(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)

@@ -23,10 +23,12 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// provocation makes a patient unwell, and returns what the finding says among its words and how the patient is cured.
+// provocation makes a patient unwell, and returns what the finding says among its words and how the
+// patient is cured.
 type provocation func(p *patient) (says string, cure func())
 
-// event is a row of outbox_events; columns and values are those that it has beside the required ones.
+// event is a row of outbox_events; columns and values are those that it has beside the required
+// ones.
 func event(columns, values string) string {
 	return "INSERT INTO outbox_events (event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload, " +
 		columns + ") SELECT 't', now(), 'Order', '42', 's', '{}', " + values
@@ -379,7 +381,8 @@ var provoked = map[string]provocation{
 	},
 }
 
-// TestProvoked makes every condition of the catalogue true, finds it, takes its cause away, and finds it no more.
+// TestProvoked makes every condition of the catalogue true, finds it, takes its cause away, and
+// finds it no more.
 func TestProvoked(t *testing.T) {
 	p := newPatient(t)
 	for _, c := range condition.Catalogue {

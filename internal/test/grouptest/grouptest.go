@@ -36,7 +36,8 @@ type Harness struct {
 	DB     outbox.Database
 	Tx     inbox.Transactions[*sql.Tx]
 	Layout outbox.Layout
-	// TakeTurns says that transactions that write follow one another, so that a handler that hangs holds up all.
+	// TakeTurns says that transactions that write follow one another, so that a handler that hangs
+	// holds up all.
 	TakeTurns bool
 }
 

@@ -249,7 +249,8 @@ func (h Harness) sweep(t *testing.T, in *inbox.Inbox[outbox.SQLTx], want bool) {
 	}
 }
 
-// What is remembered in one table is found when the other has its turn, and is gone when its own comes again.
+// What is remembered in one table is found when the other has its turn, and is gone when its own
+// comes again.
 func turns(t *testing.T, h Harness) {
 	const window = time.Hour
 	in := h.consumer(t, inbox.Config{Consumer: "billing", Window: window})

@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 
 const stamped = "v9.8.7-test"
 
-// binary builds the command once, stamped as a release is. (scripts/release.sh would compile all of it a second time:
-// package packages has what that builds.)
+// binary builds the command once, stamped as a release is. (scripts/release.sh would compile all of
+// it a second time: package packages has what that builds.)
 var binary = sync.OnceValues(func() (_ string, err error) {
 	if binaryDir, err = os.MkdirTemp("", "outbox-install-"); err != nil {
 		return "", err

@@ -74,7 +74,8 @@ func (m *manager) beaten() time.Time {
 	return m.beat
 }
 
-// systemd hears what a process waits for, that it serves once its servers are there, and that it stops.
+// systemd hears what a process waits for, that it serves once its servers are there, and that it
+// stops.
 func TestSystemdIsTold(t *testing.T) {
 	t.Parallel()
 	path, err := binary()
@@ -134,8 +135,8 @@ func pipe(to io.WriteCloser, from io.Reader) {
 	to.Close()
 }
 
-// A relay whose loop stands still gives no sign of life, whatever else of the process moves. One whose sink only fails
-// goes on giving it.
+// A relay whose loop stands still gives no sign of life, whatever else of the process moves. One
+// whose sink only fails goes on giving it.
 func TestWatchdogIsOfTheLoop(t *testing.T) {
 	m := newManager(t)
 	t.Setenv("NOTIFY_SOCKET", m.socket)

@@ -18,7 +18,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// A program says one version wherever it says one: to who asks it, to its database and to those that it sends to.
+// A program says one version wherever it says one: to who asks it, to its database and to those
+// that it sends to.
 func TestOneVersion(t *testing.T) {
 	t.Parallel()
 	path, err := binary()

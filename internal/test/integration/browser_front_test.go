@@ -40,8 +40,8 @@ type gatewayAt struct {
 	stop    func()
 }
 
-// start starts a gateway. stop, or the end of the test, ends it as internal/app does: the listener first, then the
-// streams.
+// start starts a gateway. stop, or the end of the test, ends it as internal/app does: the listener
+// first, then the streams.
 func (g *gatewayAt) start(t *testing.T) {
 	t.Helper()
 	listener := g.listen(t)
@@ -74,8 +74,8 @@ func (g *gatewayAt) start(t *testing.T) {
 	t.Cleanup(g.stop)
 }
 
-// listen takes a port of its own at the first start. It is below those that the kernel gives to outgoing connections,
-// so that nobody takes it while the gateway is away.
+// listen takes a port of its own at the first start. It is below those that the kernel gives to
+// outgoing connections, so that nobody takes it while the gateway is away.
 func (g *gatewayAt) listen(t *testing.T) net.Listener {
 	t.Helper()
 	if g.address != "" {
@@ -149,7 +149,8 @@ type shownEvent struct {
 
 func (r report) ended() bool { return r.State == "ended" && len(r.Events) > 0 }
 
-// reporter is appended to the page: it tells what the page shows, as a reader would see it, until it has told the end.
+// reporter is appended to the page: it tells what the page shows, as a reader would see it, until
+// it has told the end.
 const reporter = `<script>
 const loads = Number(sessionStorage.getItem("loads") ?? 0) + 1
 sessionStorage.setItem("loads", loads)
@@ -167,8 +168,8 @@ async function tell() {
 tell()
 </script>`
 
-// front is between the browser and the example's server: it cuts connections, counts streams, and hears from the page
-// what it shows.
+// front is between the browser and the example's server: it cuts connections, counts streams, and
+// hears from the page what it shows.
 type front struct {
 	*httptest.Server
 	streams, resumed, refused, tickets atomic.Int64
@@ -245,8 +246,8 @@ func (f *front) look(answer *http.Response) error {
 	return nil
 }
 
-// cutStream has the stream broken off within an event: all of its lines have arrived, and not the empty one that ends
-// it.
+// cutStream has the stream broken off within an event: all of its lines have arrived, and not the
+// empty one that ends it.
 func (f *front) cutStream() {
 	select {
 	case f.cutting <- struct{}{}:

@@ -41,8 +41,9 @@ var (
 	}}
 )
 
-// The page of examples/browser, served by its program, in a real browser: whatever happens on the way, each event is
-// shown once, in order. A native EventSource comes back by itself, with its Last-Event-ID.
+// The page of examples/browser, served by its program, in a real browser: whatever happens on the
+// way, each event is shown once, in order. A native EventSource comes back by itself, with its
+// Last-Event-ID.
 func TestBrowserShowsEachEventOnce(t *testing.T) {
 	t.Parallel()
 	v := watch(t, nil)
@@ -53,8 +54,8 @@ func TestBrowserShowsEachEventOnce(t *testing.T) {
 	}
 }
 
-// With authentication a connection cannot be made again with its URL, because the ticket in it is used up: the page
-// gets another one.
+// With authentication a connection cannot be made again with its URL, because the ticket in it is
+// used up: the page gets another one.
 func TestBrowserWithTickets(t *testing.T) {
 	t.Parallel()
 	tok, text, sum, err := token.New("shop", "page", []token.Scope{token.Read})
@@ -104,7 +105,8 @@ type watching struct {
 	began   time.Time
 }
 
-// watch shows a new run. With login, the gateway asks for a token, and login gives the page's server one.
+// watch shows a new run. With login, the gateway asks for a token, and login gives the page's
+// server one.
 func watch(t *testing.T, login func(*pgstore.Tokens) (tenant, secret string)) *watching {
 	t.Helper()
 	v := &watching{streams: newStreams(t), t: t, tenant: crawl.DefaultTenant, began: time.Now()}
@@ -122,14 +124,14 @@ func watch(t *testing.T, login func(*pgstore.Tokens) (tenant, secret string)) *w
 	v.front = newFront(t, address)
 	v.browser = testenv.ChromiumBrowser(t)
 	noError(t, v.browser.Open(t.Context(), v.front.URL+"/?"+address.RawQuery))
-	// It takes 18 s (measured, 2 busy cores). One that is busier is no failure: to build the example and to start the
-	// browser beside other tests has taken minutes.
+	// It takes 18 s (measured, 2 busy cores). One that is busier is no failure: to build the
+	// example and to start the browser beside other tests has taken minutes.
 	v.until = time.Now().Add(6 * time.Minute)
 	return v
 }
 
-// suffer appends at least n events, 200 a second if the page keeps up, while one fault after the other happens to the
-// page, and compares what it shows with the log.
+// suffer appends at least n events, 200 a second if the page keeps up, while one fault after the
+// other happens to the page, and compares what it shows with the log.
 func (v *watching) suffer(n int, faults ...fault) {
 	v.t.Helper()
 	over, appended := make(chan struct{}), make(chan error, 1)

@@ -26,7 +26,8 @@ func conforms(message string) error {
 	return nil
 }
 
-// Whatever plain SQL writes into the columns, both SDKs of CloudEvents read the message, and the metadata is whole.
+// Whatever plain SQL writes into the columns, both SDKs of CloudEvents read the message, and the
+// metadata is whole.
 func TestMessagesOfAnyRowConform(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

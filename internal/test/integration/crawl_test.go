@@ -19,7 +19,8 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
-// crawlWorld is a database with a service, under the rights of a gateway, and any number of workers under theirs.
+// crawlWorld is a database with a service, under the rights of a gateway, and any number of workers
+// under theirs.
 type crawlWorld struct {
 	*world
 	*crawl.Service
@@ -64,8 +65,8 @@ func (w *crawlWorld) runs(t *testing.T, pool *pgxpool.Pool) *pgstore.Runs {
 	return runs
 }
 
-// work runs a worker until it is stopped, or killed: then it is cut off from the database first, so that it can release
-// nothing.
+// work runs a worker until it is stopped, or killed: then it is cut off from the database first, so
+// that it can release nothing.
 func (w *crawlWorld) work(t *testing.T, cfg crawl.WorkerConfig, crawlers ...crawl.Crawler) (stop, kill func()) {
 	t.Helper()
 	cfg.Logger = slog.New(slog.DiscardHandler)
@@ -162,8 +163,8 @@ func TestCrawlDemonstration(t *testing.T) {
 		`SELECT bool_and(e.tenant_id = r.tenant_id) FROM crawl_events e JOIN crawl_runs r ON r.id = e.crawl_id`)
 }
 
-// Two workers compete for 20 runs; one of them dies in the middle of some, without a word, and another one takes its
-// place.
+// Two workers compete for 20 runs; one of them dies in the middle of some, without a word, and
+// another one takes its place.
 func TestCrawlWorkersCompete(t *testing.T) {
 	t.Parallel()
 	w := newCrawlWorld(t)
@@ -171,7 +172,8 @@ func TestCrawlWorkersCompete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A lease is long enough to be renewed on a busy machine: those of the living are not to be taken over.
+	// A lease is long enough to be renewed on a busy machine: those of the living are not to be
+	// taken over.
 	cfg := crawl.WorkerConfig{LeaseTTL: 5 * time.Second, PollMax: 100 * time.Millisecond}
 	var runs []crawl.Run
 	for range 20 {
@@ -235,8 +237,8 @@ type reports chan crawl.RunReport
 
 func (r reports) ObserveRun(report crawl.RunReport) { r <- report }
 
-// A worker that stops hands its run over at once and uncounted; one that dies is counted, and the run fails when that
-// has happened too often.
+// A worker that stops hands its run over at once and uncounted; one that dies is counted, and the
+// run fails when that has happened too often.
 func TestCrawlHandsRunsOver(t *testing.T) {
 	t.Parallel()
 	w := newCrawlWorld(t)
@@ -267,8 +269,8 @@ func TestCrawlHandsRunsOver(t *testing.T) {
 	}
 }
 
-// What a service refuses, a database would refuse; what it lets through, the database takes. Concurrent appends of one
-// run are in order.
+// What a service refuses, a database would refuse; what it lets through, the database takes.
+// Concurrent appends of one run are in order.
 func TestCrawlOutsideCrawler(t *testing.T) {
 	t.Parallel()
 	w := newCrawlWorld(t)

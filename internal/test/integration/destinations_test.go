@@ -258,7 +258,8 @@ func (d *destinations) listenWebhook() {
 	d.urls["webhook"] = "webhook:" + file + "?allow=private,http&schedule=200ms"
 }
 
-// drainRabbit takes what is in the queue, until it holds nothing for a moment and done says that this is all.
+// drainRabbit takes what is in the queue, until it holds nothing for a moment and done says that
+// this is all.
 func (d *destinations) drainRabbit(done func() bool) {
 	d.t.Helper()
 	conn, err := amqp.Dial("amqp://guest:guest@" + d.broker.Addr() + "/")
@@ -281,9 +282,9 @@ func (d *destinations) drainRabbit(done func() bool) {
 	d.t.Fatalf("%d events came to the queue", d.rabbit.count())
 }
 
-// One event goes to six destinations at once. While one of them refuses everything and another one is dead, the others
-// get theirs; both catch up, the order of each key holds at each of them, and nothing comes twice where copies are
-// refused.
+// One event goes to six destinations at once. While one of them refuses everything and another one
+// is dead, the others get theirs; both catch up, the order of each key holds at each of them, and
+// nothing comes twice where copies are refused.
 func TestSixDestinations(t *testing.T) {
 	const keys, before, during, after = 40, 10, 20, 5 // events of each key
 	d := newDestinations(t)
@@ -382,7 +383,8 @@ table: [outbox_events]
 		if len(a.seen) != total*keys || a.disorder != "" {
 			t.Errorf("%s has %d events, want %d; %s", a.name, len(a.seen), total*keys, a.disorder)
 		}
-		// Kafka refuses no copy of what it took without answering within RouteTimeout, as on a busy machine.
+		// Kafka refuses no copy of what it took without answering within RouteTimeout, as on a busy
+		// machine.
 		if a.copies > 0 && a != d.rabbit && a != d.webhook && a.name != "kafka" {
 			t.Errorf("%s has %d copies", a.name, a.copies)
 		}

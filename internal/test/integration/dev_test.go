@@ -106,8 +106,8 @@ func (d *developing) page() {
 	d.observe("commands to try", strings.NewReplacer("'", "", d.cmd.Path, "outbox").Replace(strings.Join(commands, "; ")))
 }
 
-// scripted starts a run, as the page does, and follows it: from its first event, cut off in the middle of one, and from
-// there on.
+// scripted starts a run, as the page does, and follows it: from its first event, cut off in the
+// middle of one, and from there on.
 func (d *developing) scripted() uuid.UUID {
 	var run struct {
 		RunID                       uuid.UUID
@@ -160,7 +160,8 @@ func (d *developing) writes() {
 	}
 }
 
-// deadLetter writes what cannot arrive: a destination list that is none, which only an UPDATE can make.
+// deadLetter writes what cannot arrive: a destination list that is none, which only an UPDATE can
+// make.
 func (d *developing) deadLetter() {
 	driver, source := "pgx", d.database
 	if path, ok := strings.CutPrefix(d.database, "sqlite:"); ok {
@@ -268,8 +269,8 @@ func (d *developing) logOf(run uuid.UUID, n int) (log []string) {
 	return log
 }
 
-// goesOn follows a run that was under way when the process stopped, from its first event to ones that there were not
-// before, or to its end: on a slow machine it may have come to that.
+// goesOn follows a run that was under way when the process stopped, from its first event to ones
+// that there were not before, or to its end: on a slow machine it may have come to that.
 func (d *developing) goesOn(run uuid.UUID) {
 	_, answer := d.call("GET", "/v1/runs/"+run.String(), "")
 	var last int

@@ -97,7 +97,8 @@ func (d *developing) interrupt() string {
 	return lines[len(lines)-1]
 }
 
-// command runs another command on the same database, as one does in a second terminal, and returns what it printed.
+// command runs another command on the same database, as one does in a second terminal, and returns
+// what it printed.
 func (d *developing) command(stdin string, args ...string) string {
 	d.t.Helper()
 	path, err := binary()
@@ -219,9 +220,9 @@ var (
 	timePattern = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
 )
 
-// observe notes what was seen, a text or what can be made JSON, in words that do not depend on the way: times have
-// none, ids are numbered, so that it stays visible which are the same. JSON is compared by its value: PostgreSQL's
-// jsonb has its own spelling.
+// observe notes what was seen, a text or what can be made JSON, in words that do not depend on the
+// way: times have none, ids are numbered, so that it stays visible which are the same. JSON is
+// compared by its value: PostgreSQL's jsonb has its own spelling.
 func (d *developing) observe(what string, seen any) {
 	d.t.Helper()
 	text, ok := seen.(string)

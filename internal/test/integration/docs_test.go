@@ -29,8 +29,8 @@ func fenced(t *testing.T, path, language string) (blocks []string) {
 
 const producersPage = "../../../docs/guide/producers.md"
 
-// What docs/guide/producers.md has people send is taken as it stands, from the role that it names before the block, and
-// its events arrive.
+// What docs/guide/producers.md has people send is taken as it stands, from the role that it names
+// before the block, and its events arrive.
 func TestStatementsOfTheDocs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -89,7 +89,8 @@ func TestComingFromDebezium(t *testing.T) {
 	w.eventually(t, "the row is delivered", "SELECT delivered_at IS NOT NULL FROM outboxevent")
 }
 
-// The programs of docs/guide/producers.md, run as they stand where their language and its driver are on this machine.
+// The programs of docs/guide/producers.md, run as they stand where their language and its driver
+// are on this machine.
 func TestProgramsOfTheDocs(t *testing.T) {
 	t.Parallel()
 	for _, p := range []struct {

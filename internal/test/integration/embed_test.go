@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// examples/embed does what its comment says, in two instances that share the lanes: a relay inside a service, woken by
-// its own events and by those of another process, and stopped with it.
+// examples/embed does what its comment says, in two instances that share the lanes: a relay inside
+// a service, woken by its own events and by those of another process, and stopped with it.
 func TestEmbeddedRelay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

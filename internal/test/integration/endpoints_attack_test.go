@@ -13,8 +13,9 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 )
 
-// Somebody with the login of an operator, and without the key, reads nothing of the relay's by writing rows: no
-// variable, no file, and no header of an endpoint whose URL, tenant or name he changes.
+// Somebody with the login of an operator, and without the key, reads nothing of the relay's by
+// writing rows: no variable, no file, and no header of an endpoint whose URL, tenant or name he
+// changes.
 func TestEndpointsTellAnOperatorNothing(t *testing.T) {
 	url := migrated(t)
 	noError(t, pgmigrations.ApplyRoles(t.Context(), url))

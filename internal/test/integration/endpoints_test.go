@@ -74,8 +74,8 @@ func (h *hook) verified(t *testing.T, secrets ...string) {
 	}
 }
 
-// Endpoints are kept in the database's table. A running relay learns of each change, secrets are shown once and kept
-// encrypted, and an answer 410 disables the row until somebody enables it.
+// Endpoints are kept in the database's table. A running relay learns of each change, secrets are
+// shown once and kept encrypted, and an answer 410 disables the row until somebody enables it.
 func TestEndpointsInTheTable(t *testing.T) {
 	url := migrated(t)
 	h, other := newHook(t), newHook(t)

@@ -16,7 +16,8 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
-// The event bus through a driver that is not pgx: what it is given and what it returns are the driver's to convert.
+// The event bus through a driver that is not pgx: what it is given and what it returns are the
+// driver's to convert.
 func TestEventBusWithAnotherDriver(t *testing.T) {
 	t.Parallel()
 	url := testenv.Database(t)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The command that users build contains nothing of the fault points: neither their environment variables nor the code
-// that looks at them.
+// The command that users build contains nothing of the fault points: neither their environment
+// variables nor the code that looks at them.
 func TestFaultPointsAreCompiledOut(t *testing.T) {
 	t.Parallel()
 	contains := func(path string) bool {

@@ -262,7 +262,8 @@ func TestGatewayWhenTheDatabaseIsDown(t *testing.T) {
 	}
 }
 
-// Nothing takes longer than Config.Timeout: a lock that is held, a client that does not send what it has announced.
+// Nothing takes longer than Config.Timeout: a lock that is held, a client that does not send what
+// it has announced.
 func TestGatewayIsNotKeptWaiting(t *testing.T) {
 	t.Parallel()
 	a := newAPI(t, func(c *gateway.Config) { c.Timeout = 3 * time.Second }) // enough for a machine that is busy

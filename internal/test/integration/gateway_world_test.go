@@ -52,8 +52,8 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// newAPI serves the API with authentication, as a token of tenant shop with all scopes. It uses the database as the
-// gateway's role.
+// newAPI serves the API with authentication, as a token of tenant shop with all scopes. It uses the
+// database as the gateway's role.
 func newAPI(t *testing.T, change ...func(*gateway.Config)) *webAPI {
 	t.Helper()
 	return newAPIIn(t, migrated(t), change...)
@@ -139,7 +139,8 @@ type answer struct {
 	body   []byte
 }
 
-// field returns a field of the answer, "" if it has none. Dots lead into objects and lists: items.0.seq.
+// field returns a field of the answer, "" if it has none. Dots lead into objects and lists:
+// items.0.seq.
 func (r answer) field(path string) string {
 	var v any
 	d := json.NewDecoder(bytes.NewReader(r.body))
@@ -192,7 +193,8 @@ func (a *webAPI) call(method, path, body string, headers ...string) answer {
 	return answer{res.StatusCode, res.Header, must(io.ReadAll(res.Body))(a.t)}
 }
 
-// want makes a request that must be answered with status. An error must be a problem of RFC 9457 with that status.
+// want makes a request that must be answered with status. An error must be a problem of RFC 9457
+// with that status.
 func (a *webAPI) want(status int, method, path, body string, headers ...string) answer {
 	a.t.Helper()
 	r := a.call(method, path, body, headers...)

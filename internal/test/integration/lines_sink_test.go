@@ -17,8 +17,8 @@ import (
 	"github.com/outboxrelay/outbox/sink"
 )
 
-// linesDriver opens sinks that append each message to a file, a line each: lines:/var/log/events.jsonl. This file is
-// all that knows of it.
+// linesDriver opens sinks that append each message to a file, a line each:
+// lines:/var/log/events.jsonl. This file is all that knows of it.
 func linesDriver() sink.Driver {
 	return sink.Driver{
 		Schemes: []string{"lines"}, Example: "lines:FILE appends to a file",
@@ -50,8 +50,8 @@ func (l lines) ping(context.Context) error {
 
 func (l lines) Close() error { return l.file.Close() }
 
-// A sink is one folder and one line: a driver that is handed to the command is known to its settings, its help, its log
-// and its readiness, and events arrive there.
+// A sink is one folder and one line: a driver that is handed to the command is known to its
+// settings, its help, its log and its readiness, and events arrive there.
 func TestSinkOfADriver(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -112,8 +112,8 @@ func TestSinkOfADriver(t *testing.T) {
 		"kafka:, kafkas:, lines:, memory:")
 }
 
-// A sink of a table with routes that is away when the relay starts stops no other, is not ready, and gets its events
-// when it comes.
+// A sink of a table with routes that is away when the relay starts stops no other, is not ready,
+// and gets its events when it comes.
 func TestSinkAwayAtTheStart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

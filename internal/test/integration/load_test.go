@@ -12,10 +12,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// FR-005 "Load test: Handles 1000 events/second across multiple runs", "Publishes events in order", "No duplicate
-// publications", and, as far as there is no SSE stream yet, "Events appear in SSE stream within 500ms": the subscriber
-// stands in for it. Count and order are asserted, the latency is printed: a busy test machine must not fail a test
-// (bench/latency.go measures it).
+// FR-005 "Load test: Handles 1000 events/second across multiple runs", "Publishes events in order",
+// "No duplicate publications", and, as far as there is no SSE stream yet, "Events appear in SSE
+// stream within 500ms": the subscriber stands in for it. Count and order are asserted, the latency
+// is printed: a busy test machine must not fail a test (bench/latency.go measures it).
 func TestThousandEventsASecondOverFiftyRuns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

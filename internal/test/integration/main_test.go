@@ -123,7 +123,8 @@ type subscriber struct {
 func subscribe(t *testing.T, server *testenv.Redis) *subscriber {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr(), MaxRetries: -1})
-	// A slow test machine must not look like a lost event: Redis cuts subscribers that lag by 32 MB.
+	// A slow test machine must not look like a lost event: Redis cuts subscribers that lag by 32
+	// MB.
 	noError(t, client.ConfigSet(t.Context(), "client-output-buffer-limit", "pubsub 0 0 0").Err())
 	ps := client.PSubscribe(t.Context(), "*")
 	if _, err := ps.Receive(t.Context()); err != nil { // the acknowledgement
@@ -244,7 +245,8 @@ func (w *world) backlog(t *testing.T, n int) {
 		SELECT 'e', now(), (i % 50)::text, 's', to_jsonb(i) FROM generate_series(1, $1::int) i`, n)
 }
 
-// processState is a letter as ps prints it: T for stopped, Z for dead and not waited for; "" if nobody knows.
+// processState is a letter as ps prints it: T for stopped, Z for dead and not waited for; "" if
+// nobody knows.
 func processState(cmd *exec.Cmd) string {
 	state, err := exec.Command("ps", "-o", "state=", "-p", fmt.Sprint(cmd.Process.Pid)).Output()
 	if err != nil || len(state) == 0 {

@@ -28,9 +28,9 @@ const (
 
 // FR-005 "No duplicate publications", "Publishes events in order"; FR-005's load test of many runs.
 //
-// Eight writers write 20,000 events over 200 keys. Some transactions roll back, some commit slowly, so that a lower
-// position commits after a higher one was delivered. Every committed event arrives exactly once and in order per key;
-// no other does.
+// Eight writers write 20,000 events over 200 keys. Some transactions roll back, some commit slowly,
+// so that a lower position commits after a higher one was delivered. Every committed event arrives
+// exactly once and in order per key; no other does.
 func TestEveryCommittedEventArrivesOnceInOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -87,8 +87,9 @@ type history struct {
 	committed, rolledBack map[string]bool
 }
 
-// writeConcurrently writes with Strict order: transactions of one key take turns, so that there is a commit order to
-// compare with. That it is the order of positions is proven by the writer's own tests.
+// writeConcurrently writes with Strict order: transactions of one key take turns, so that there is
+// a commit order to compare with. That it is the order of positions is proven by the writer's own
+// tests.
 func writeConcurrently(t *testing.T, w *world, events int) *history {
 	writer, err := postgres.NewWriter(outbox.WriterConfig{Source: "test", Strict: true})
 	if err != nil {
@@ -196,7 +197,8 @@ func (h *history) check(t *testing.T, w *world, received []message) {
 		len(h.rolledBack))
 }
 
-// lateCommits counts events that were settled in a later batch than one of a higher position: their commit came later.
+// lateCommits counts events that were settled in a later batch than one of a higher position: their
+// commit came later.
 func (w *world) lateCommits(t *testing.T) (n int) {
 	t.Helper()
 	if err := w.pool.QueryRow(t.Context(), `SELECT count(*) FROM (

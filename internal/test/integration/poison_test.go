@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// Rows that cannot be delivered, of every kind that the columns of ADR-004 let in, become dead letters that say why.
-// What is written between them, under other keys and behind them under their own, arrives. The one that the database
-// cannot hand out is in the tests of store/postgres and a fault of `make chaos`.
+// Rows that cannot be delivered, of every kind that the columns of ADR-004 let in, become dead
+// letters that say why. What is written between them, under other keys and behind them under their
+// own, arrives. The one that the database cannot hand out is in the tests of store/postgres and a
+// fault of `make chaos`.
 func TestPoisonRowsHoldNobodyBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -39,8 +40,8 @@ func TestPoisonRowsHoldNobodyBack(t *testing.T) {
 	w.holds(t, "nothing is left", `SELECT count(*) = 0 FROM outbox_events WHERE status IN ('NEW', 'FAILED')`)
 }
 
-// An event that kills every process that publishes it is found by the relays that die of it, becomes a dead letter, and
-// costs the other events nothing but time.
+// An event that kills every process that publishes it is found by the relays that die of it,
+// becomes a dead letter, and costs the other events nothing but time.
 func TestEventThatKillsTheRelay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -24,9 +24,10 @@ import (
 // producer writes events in a transaction of its own.
 type producer func(ctx context.Context, events []outbox.Event) error
 
-// TestProducersThroughPooler has each driver and mode write through PgBouncer in transaction mode, from more
-// connections than the pooler has to the server. The table is that of docs/operations/poolers.md. Those that prepare
-// statements by name fail (PgBouncer before 1.21 knows nothing of them); what they acknowledge is there all the same.
+// TestProducersThroughPooler has each driver and mode write through PgBouncer in transaction mode,
+// from more connections than the pooler has to the server. The table is that of
+// docs/operations/poolers.md. Those that prepare statements by name fail (PgBouncer before 1.21
+// knows nothing of them); what they acknowledge is there all the same.
 func TestProducersThroughPooler(t *testing.T) {
 	t.Parallel()
 	// Which lib/pq sends.
@@ -80,7 +81,8 @@ func TestProducersThroughPooler(t *testing.T) {
 	}
 }
 
-// producePooled returns the ids of the events whose commit was acknowledged, and the other transactions' errors.
+// producePooled returns the ids of the events whose commit was acknowledged, and the other
+// transactions' errors.
 func producePooled(t *testing.T, write producer) (acknowledged map[string]bool, failures []error) {
 	t.Helper()
 	acknowledged = map[string]bool{}
@@ -118,8 +120,8 @@ func producePooled(t *testing.T, write producer) (acknowledged map[string]bool, 
 	return acknowledged, failures
 }
 
-// byPgx writes in turn with Write, whose transaction has a statement before and one after, and with InTx, whose
-// INSERT travels with the COMMIT.
+// byPgx writes in turn with Write, whose transaction has a statement before and one after, and with
+// InTx, whose INSERT travels with the COMMIT.
 func byPgx(url string, mode pgx.QueryExecMode, change ...func(*pgxpool.Config)) func(*testing.T) producer {
 	return func(t *testing.T) producer {
 		cfg, err := pgxpool.ParseConfig(url)

@@ -15,8 +15,8 @@ import (
 	"github.com/outboxrelay/outbox/sink/redisstream"
 )
 
-// A producer names as destinations the sets in which the sinks of this Redis remember, of now and of periods to come.
-// None becomes a stream, and the other sink goes on.
+// A producer names as destinations the sets in which the sinks of this Redis remember, of now and
+// of periods to come. None becomes a stream, and the other sink goes on.
 func TestDestinationCannotBeTheMemoryOfASink(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t)
@@ -58,8 +58,8 @@ func TestDestinationCannotBeTheMemoryOfASink(t *testing.T) {
 	}
 }
 
-// Where something else has got into a set's place after all, that is not the event's failure: it waits, and the cause
-// names the key.
+// Where something else has got into a set's place after all, that is not the event's failure: it
+// waits, and the cause names the key.
 func TestMemoryOfAnotherType(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(*testing.T, *testenv.Redis) sink.Sink{

@@ -9,8 +9,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// split waits until n relays hold the lanes of outbox_events between them, none more than one lane ahead of another,
-// and returns how long it took, in the time of a machine that nobody else uses.
+// split waits until n relays hold the lanes of outbox_events between them, none more than one lane
+// ahead of another, and returns how long it took, in the time of a machine that nobody else uses.
 func (w *world) split(t *testing.T, n int) (took time.Duration) {
 	t.Helper()
 	began := time.Now()
@@ -32,9 +32,10 @@ func (w *world) split(t *testing.T, n int) (took time.Duration) {
 	return 0
 }
 
-// Relays join, leave and die under load; the lanes are shared evenly by those that are there, within one lease time of
-// a join and at once after a polite leave. Every event arrives once and in order, and none is even refused as a copy
-// while relays only join and leave: a lane is handed over between two batches.
+// Relays join, leave and die under load; the lanes are shared evenly by those that are there,
+// within one lease time of a join and at once after a polite leave. Every event arrives once and in
+// order, and none is even refused as a copy while relays only join and leave: a lane is handed over
+// between two batches.
 func TestRelaysShareTheLanes(t *testing.T) {
 	t.Parallel()
 	const ttl = 3 * time.Second

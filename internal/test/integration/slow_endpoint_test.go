@@ -85,9 +85,9 @@ func (h *hanging) requests() (n, copies, left int) {
 	return n, h.copies, h.left
 }
 
-// An endpoint that hangs holds up its own keys and nothing else: what is for another arrives while it hangs. Nothing is
-// sent twice and the keys stay in order, although a second relay comes for its share of the lanes, and although a relay
-// stops while a request is under way.
+// An endpoint that hangs holds up its own keys and nothing else: what is for another arrives while
+// it hangs. Nothing is sent twice and the keys stay in order, although a second relay comes for its
+// share of the lanes, and although a relay stops while a request is under way.
 func TestSlowEndpointHoldsUpItsOwnKeysAlone(t *testing.T) {
 	pool, err := pgxpool.New(t.Context(), migrated(t))
 	noError(t, err)

@@ -10,8 +10,8 @@ import (
 	"github.com/outboxrelay/outbox/server/sse"
 )
 
-// FuzzEventStream: a parser that is not ours reads our events as they were. It lives here because a test beside
-// server/sse would put the parser into the go.sum of everybody who imports the gateway.
+// FuzzEventStream: a parser that is not ours reads our events as they were. It lives here because a
+// test beside server/sse would put the parser into the go.sum of everybody who imports the gateway.
 func FuzzEventStream(f *testing.F) {
 	f.Add("1", "NODE_START", []byte("{}"), "still here")
 	f.Add("", "", []byte("a\r\nb\rc\n"), "a\nid: 5")

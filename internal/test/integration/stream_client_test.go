@@ -19,8 +19,8 @@ import (
 	gosse "github.com/tmaxmax/go-sse"
 )
 
-// client follows a run as a browser does: it is cut off, comes back with the number of the last event it has, and keeps
-// a joined record. The parser is somebody else's.
+// client follows a run as a browser does: it is cut off, comes back with the number of the last
+// event it has, and keeps a joined record. The parser is somebody else's.
 type client struct {
 	nodes       []string // gateways' addresses, taken in turn
 	run         uuid.UUID
@@ -47,7 +47,8 @@ func (c *client) last() int64 {
 	return c.got[len(c.got)-1].seq
 }
 
-// cut is when a client hangs up: after so many bytes or events, whichever comes first. Negative: never.
+// cut is when a client hangs up: after so many bytes or events, whichever comes first. Negative:
+// never.
 type cut struct{ bytes, events int }
 
 var never = cut{-1, -1}
@@ -65,8 +66,8 @@ func somewhere(rng *rand.Rand) cut {
 
 var errHungUp = errors.New("the client hangs up")
 
-// connect opens the stream after the last event and reads until it ends or is cut. A nil error says that the server has
-// ended it properly.
+// connect opens the stream after the last event and reads until it ends or is cut. A nil error says
+// that the server has ended it properly.
 func (c *client) connect(ctx context.Context, cut cut) (status int, err error) {
 	return c.connectThrough(ctx, cut, func(body io.Reader) io.Reader { return body })
 }
@@ -150,8 +151,8 @@ func (c *cutter) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// follow connects until the run has ended and the gateway says so (204), cutting as cuts say. It returns how often it
-// was cut.
+// follow connects until the run has ended and the gateway says so (204), cutting as cuts say. It
+// returns how often it was cut.
 func (c *client) follow(ctx context.Context, rng *rand.Rand, cuts func(*rand.Rand) cut) (struck int, err error) {
 	for {
 		status, err := c.connect(ctx, cuts(rng))
@@ -198,8 +199,9 @@ func (s *streams) logOf(t *testing.T, run uuid.UUID) (rows []entry) {
 	return rows
 }
 
-// record is what the table says a client must have, each event in both envelopes. An event that several clients have is
-// decoded for the first and compared byte for byte for the others: its bytes must be the same for all.
+// record is what the table says a client must have, each event in both envelopes. An event that
+// several clients have is decoded for the first and compared byte for byte for the others: its
+// bytes must be the same for all.
 type record struct {
 	rows  []entry
 	known [2]map[int64]string // by seq, that are equal to the table's

@@ -15,8 +15,8 @@ import (
 )
 
 // 50 clients for each of 4 runs disconnect at random points and come back with their cursor, by
-// header or query, some with the bare payload, while the runs are written. Each one's joined record equals the table,
-// row by row.
+// header or query, some with the bare payload, while the runs are written. Each one's joined record
+// equals the table, row by row.
 func TestFiftyClientsPerRunDisconnectAtRandom(t *testing.T) {
 	t.Parallel()
 	const runs, clients, events, perSecond = 4, 50, 250, 160 // events of each run, a second in all
@@ -76,8 +76,9 @@ func TestFiftyClientsPerRunDisconnectAtRandom(t *testing.T) {
 		clock.latencies(slices.Concat(all...)))
 }
 
-// FR-005 "Events appear in SSE stream within 500ms" and "Handles 1000 events/second across multiple runs". Count and
-// order are asserted, the latency is printed: a busy test machine must not fail a test.
+// FR-005 "Events appear in SSE stream within 500ms" and "Handles 1000 events/second across multiple
+// runs". Count and order are asserted, the latency is printed: a busy test machine must not fail a
+// test.
 func TestEventsAppearInTheStream(t *testing.T) {
 	t.Parallel()
 	const runs, perRun, perSecond, together = 50, 80, 1000, 4 // events a transaction

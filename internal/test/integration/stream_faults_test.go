@@ -24,8 +24,8 @@ import (
 	"github.com/outboxrelay/outbox/server/gateway"
 )
 
-// underWay has some clients follow a run that is written meanwhile. end waits for all of it and compares each record
-// with the table.
+// underWay has some clients follow a run that is written meanwhile. end waits for all of it and
+// compares each record with the table.
 func (s *streams) underWay(
 	t *testing.T, cuts func(*rand.Rand) cut, nodes ...*node,
 ) (run uuid.UUID, end func() []*client) {
@@ -87,7 +87,8 @@ func (s *streams) last(t *testing.T, run uuid.UUID) int64 {
 	return r.LastSeq
 }
 
-// undisturbed expects that no connection was broken: one for the whole run, and one that is told that it has ended.
+// undisturbed expects that no connection was broken: one for the whole run, and one that is told
+// that it has ended.
 func undisturbed(t *testing.T, clients []*client) {
 	t.Helper()
 	for i, c := range clients {
@@ -176,8 +177,8 @@ func TestStreamOfTwoGateways(t *testing.T) {
 	}
 }
 
-// The same stream, live and read again, is the same bytes: no client can tell whether an event came from Redis or from
-// the log.
+// The same stream, live and read again, is the same bytes: no client can tell whether an event came
+// from Redis or from the log.
 func TestStreamIsTheSameBytesLiveAndLater(t *testing.T) {
 	t.Parallel()
 	s := newStreams(t)
@@ -282,7 +283,8 @@ func TestStreamOfRowsByPlainSQL(t *testing.T) {
 	}
 }
 
-// What comes over the channel a second time, too late, or is not in the log is sent to nobody: the log is the truth.
+// What comes over the channel a second time, too late, or is not in the log is sent to nobody: the
+// log is the truth.
 func TestStreamOfCopiesAndForgeries(t *testing.T) {
 	t.Parallel()
 	s := newStreams(t)
@@ -315,7 +317,8 @@ func TestStreamOfCopiesAndForgeries(t *testing.T) {
 	}
 }
 
-// forged is a message that is in every respect what the relay would publish of the run's event with that number.
+// forged is a message that is in every respect what the relay would publish of the run's event with
+// that number.
 func forged(run uuid.UUID, seq int64, of string) string {
 	e := crawl.Event{Run: run, Tenant: crawl.DefaultTenant, Seq: seq, ID: uuid.New(), Type: of, CreatedAt: time.Now(),
 		Payload: []byte(`{"forged": true}`)}
@@ -323,7 +326,8 @@ func forged(run uuid.UUID, seq int64, of string) string {
 	return string(outbox.CloudEvent(nil, &d))
 }
 
-// A database that took over and lacks the last events: who has seen them is not sent other events under their numbers.
+// A database that took over and lacks the last events: who has seen them is not sent other events
+// under their numbers.
 func TestStreamOfALogThatLostItsEnd(t *testing.T) {
 	t.Parallel()
 	s := newStreams(t)

@@ -20,8 +20,8 @@ import (
 	"github.com/outboxrelay/outbox/server/token"
 )
 
-// Each limit by itself: of a run, of a tenant, of the process. What is over is refused with 429, and let in when
-// somebody has left.
+// Each limit by itself: of a run, of a tenant, of the process. What is over is refused with 429,
+// and let in when somebody has left.
 func TestStreamLimits(t *testing.T) {
 	t.Parallel()
 	s := newStreams(t)
@@ -86,8 +86,8 @@ func TestStreamsRotate(t *testing.T) {
 	}
 }
 
-// A gateway that drains ends all streams between two events, within its window; those that come meanwhile and
-// afterwards too.
+// A gateway that drains ends all streams between two events, within its window; those that come
+// meanwhile and afterwards too.
 func TestStreamsDrain(t *testing.T) {
 	t.Parallel()
 	s := newStreams(t)
@@ -140,8 +140,8 @@ func TestStreamsDrain(t *testing.T) {
 	}
 }
 
-// The cursor: the header, then lastEventId, then fromSeq; a malformed one and one that the run does not have are 400,
-// the end of an ended run is 204.
+// The cursor: the header, then lastEventId, then fromSeq; a malformed one and one that the run does
+// not have are 400, the end of an ended run is 204.
 func TestStreamCursor(t *testing.T) {
 	t.Parallel()
 	s := newStreams(t)

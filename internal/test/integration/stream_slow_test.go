@@ -12,8 +12,9 @@ import (
 	"github.com/outboxrelay/outbox/server/gateway"
 )
 
-// smallWindow is an HTTP client that receives little ahead of what is read. Less than 32 KiB, of which TCP announces
-// half, would be less than the loopback's segments, and then every write waits for a timer.
+// smallWindow is an HTTP client that receives little ahead of what is read. Less than 32 KiB, of
+// which TCP announces half, would be less than the loopback's segments, and then every write waits
+// for a timer.
 func smallWindow(t *testing.T) *http.Client {
 	dialer := &net.Dialer{}
 	transport := &http.Transport{
@@ -30,9 +31,9 @@ func smallWindow(t *testing.T) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// A client that receives a few bytes for a while and then everything gets all of it on one connection, from the log
-// where memory has moved on. The others do not wait for it: they have all of the run while it is still at its
-// beginning.
+// A client that receives a few bytes for a while and then everything gets all of it on one
+// connection, from the log where memory has moved on. The others do not wait for it: they have all
+// of the run while it is still at its beginning.
 func TestSlowClientDelaysNobody(t *testing.T) {
 	t.Parallel()
 	s := newStreams(t)
@@ -97,7 +98,8 @@ func (d *dripping) Read(b []byte) (int, error) {
 	return d.Reader.Read(b)
 }
 
-// A client that receives nothing is cut off after the time for a write, and counted; with its cursor it gets the rest.
+// A client that receives nothing is cut off after the time for a write, and counted; with its
+// cursor it gets the rest.
 func TestStalledClientIsCutOff(t *testing.T) {
 	t.Parallel()
 	s := newStreams(t)

@@ -106,9 +106,9 @@ func (b *tab) has(t *testing.T, orders int, events map[uuid.UUID]int, resets int
 	})
 }
 
-// Two runs and a topic over one connection: the runs as in streams of their own, the topic's events of the own tenant
-// in the order of their delivery. A tab that comes back soon goes on where it was. When Redis was away it is told so,
-// for the topic, and loses nothing of the runs.
+// Two runs and a topic over one connection: the runs as in streams of their own, the topic's events
+// of the own tenant in the order of their delivery. A tab that comes back soon goes on where it
+// was. When Redis was away it is told so, for the topic, and loses nothing of the runs.
 func TestStreamOfTopics(t *testing.T) {
 	t.Parallel()
 	s := newStreams(t)
@@ -221,8 +221,8 @@ func TestStreamOfTopicsEnds(t *testing.T) {
 	}
 }
 
-// A tab that was away for longer than a topic is kept, or comes to another gateway, is told so; one of a run is not,
-// since its log has everything.
+// A tab that was away for longer than a topic is kept, or comes to another gateway, is told so; one
+// of a run is not, since its log has everything.
 func TestStreamOfTopicsAtAnotherGateway(t *testing.T) {
 	t.Parallel()
 	s := newStreams(t)

@@ -29,8 +29,8 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// streams is a world of its own for streams: gateways and relays in this process, as internal/app joins them, so that
-// a test can look at their counts.
+// streams is a world of its own for streams: gateways and relays in this process, as internal/app
+// joins them, so that a test can look at their counts.
 type streams struct {
 	*world // without the subscriber
 	pool   *pgxpool.Pool
@@ -197,8 +197,8 @@ func (s *streams) serve(t *testing.T, edit func(*gateway.Config)) *node {
 	return n
 }
 
-// smallBuffers has the kernel keep little for a client that does not receive, else a megabyte would have to be sent
-// before a gateway knows of it.
+// smallBuffers has the kernel keep little for a client that does not receive, else a megabyte would
+// have to be sent before a gateway knows of it.
 type smallBuffers struct{ net.Listener }
 
 func (l smallBuffers) Accept() (net.Conn, error) {

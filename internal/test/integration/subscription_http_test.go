@@ -20,9 +20,9 @@ import (
 const logRow = "INSERT INTO outbox_log (event_topic, occurred_at, tenant_id, aggregate_id, source_bc, payload, " +
 	"metadata) VALUES ('order.placed', now(), $1, $2, 'test', '{\"n\": 1}', '{\"trace\": \"x\"}')"
 
-// A gateway serves the subscriptions of its tenant by the functions of the database, as its least role. One that waits
-// is answered when an event is committed; another gateway, after the first has died, takes acknowledgements of what the
-// first has given.
+// A gateway serves the subscriptions of its tenant by the functions of the database, as its least
+// role. One that waits is answered when an event is committed; another gateway, after the first has
+// died, takes acknowledgements of what the first has given.
 func TestSubscriptionOverHTTP(t *testing.T) {
 	t.Parallel()
 	database := migrated(t)
@@ -158,8 +158,8 @@ func serveSubscriptions(t *testing.T, database string) (*webAPI, *httptest.Serve
 	return a, server, g
 }
 
-// A stream gives no more than its client acknowledges. What one whose gateway has gone had in hand comes again after
-// the lease, and a stream whose client hangs ends with the lease.
+// A stream gives no more than its client acknowledges. What one whose gateway has gone had in hand
+// comes again after the lease, and a stream whose client hangs ends with the lease.
 func TestSubscriptionStream(t *testing.T) {
 	t.Parallel()
 	database := migrated(t)
@@ -222,7 +222,8 @@ func TestSubscriptionStream(t *testing.T) {
 	}
 }
 
-// given opens a stream of a subscription, and returns what reads an event of it; nil once it has ended.
+// given opens a stream of a subscription, and returns what reads an event of it; nil once it has
+// ended.
 func (a *webAPI) given(path string) func() *subscription.Given {
 	a.t.Helper()
 	request := must(http.NewRequestWithContext(a.t.Context(), http.MethodGet, a.url+path, nil))(a.t)

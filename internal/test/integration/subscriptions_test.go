@@ -20,9 +20,10 @@ func (h *hook) ids() (all []string) {
 	return all
 }
 
-// An event for * goes to the endpoints that subscribe to its topic, type and tenant, and one that is added while the
-// relay runs gets the next. One that fails has the others get no copy, and the dead letter names it. An event to which
-// nobody subscribes is delivered to nobody, which is no failure. It is the same by a route.
+// An event for * goes to the endpoints that subscribe to its topic, type and tenant, and one that
+// is added while the relay runs gets the next. One that fails has the others get no copy, and the
+// dead letter names it. An event to which nobody subscribes is delivered to nobody, which is no
+// failure. It is the same by a route.
 func TestEndpointsSubscribe(t *testing.T) {
 	t.Run("by destination", func(t *testing.T) { testEndpointsSubscribe(t, "outbox_events", "") })
 	t.Run("by route", func(t *testing.T) {

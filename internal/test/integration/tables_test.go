@@ -13,8 +13,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// rows inserted by psql, no library, are delivered from each of the three tables, each to the channel
-// its seed names (FR-005: run:{runId}).
+// rows inserted by psql, no library, are delivered from each of the three tables, each to the
+// channel its seed names (FR-005: run:{runId}).
 func TestPlainSQLRowsAreDelivered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -51,8 +51,9 @@ func TestPlainSQLRowsAreDelivered(t *testing.T) {
 		(SELECT count(*) FROM event_outbox WHERE status = 'published' AND published_at IS NOT NULL) = 1`)
 }
 
-// FR-005 "Marks events as published after success", "max 3 attempts", "Unit test: Retries on Redis failure": a channel
-// that Redis refuses is retried and then dead, the others go on; the run's log keeps the event.
+// FR-005 "Marks events as published after success", "max 3 attempts", "Unit test: Retries on Redis
+// failure": a channel that Redis refuses is retried and then dead, the others go on; the run's log
+// keeps the event.
 func TestRefusedChannelIsRetriedThenDead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -72,8 +73,8 @@ func TestRefusedChannelIsRetriedThenDead(t *testing.T) {
 	}
 }
 
-// ADR-004, destination_topics: each destination has its own outcome, and a retry goes only to those that failed. The
-// next event of the key waits for all of them.
+// ADR-004, destination_topics: each destination has its own outcome, and a retry goes only to those
+// that failed. The next event of the key waits for all of them.
 func TestEachDestinationHasItsOwnOutcome(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -95,8 +96,8 @@ func TestEachDestinationHasItsOwnOutcome(t *testing.T) {
 	}
 }
 
-// FR-005 "Handles Redis downtime gracefully": while the broker is down no attempt is counted; on its return everything
-// arrives.
+// FR-005 "Handles Redis downtime gracefully": while the broker is down no attempt is counted; on
+// its return everything arrives.
 func TestRedisDownBurnsNoAttempts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -112,7 +113,8 @@ func TestRedisDownBurnsNoAttempts(t *testing.T) {
 	noError(t, w.redis.Restart())
 	again := subscribe(t, w.redis)
 	w.eventually(t, "everything was delivered", `SELECT count(*) = 501 FROM outbox_events WHERE status = 'SENT'`)
-	// Pub/Sub reaches who is subscribed: what came between the restart and the subscription is not seen again.
+	// Pub/Sub reaches who is subscribed: what came between the restart and the subscription is not
+	// seen again.
 	seen := map[string]bool{}
 	for _, m := range again.wait(t, 1, 300*time.Millisecond) {
 		if seen[m.ID] {
@@ -122,8 +124,9 @@ func TestRedisDownBurnsNoAttempts(t *testing.T) {
 	}
 }
 
-// FR-005 "Graceful shutdown: Finish current batch before stopping": on SIGTERM under load the relay settles what it
-// published, gives its lanes up at once and exits with 0; a successor goes on without a duplicate.
+// FR-005 "Graceful shutdown: Finish current batch before stopping": on SIGTERM under load the relay
+// settles what it published, gives its lanes up at once and exits with 0; a successor goes on
+// without a duplicate.
 func TestSIGTERMFinishesTheBatch(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -159,8 +162,8 @@ func TestSIGTERMFinishesTheBatch(t *testing.T) {
 	}
 }
 
-// Bounded memory: the relay's peak stays far below the backlog's size, here 336 MB of payload. (bench flat
-// has the backlog of 1,000,000 rows.)
+// Bounded memory: the relay's peak stays far below the backlog's size, here 336 MB of payload.
+// (bench flat has the backlog of 1,000,000 rows.)
 func TestMemoryIsBoundedWithALargeBacklog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -168,7 +171,8 @@ func TestMemoryIsBoundedWithALargeBacklog(t *testing.T) {
 		SELECT 'big', now(), 's', to_jsonb(repeat(md5(i::text), 3000)) FROM generate_series(1, 3500) i`) // 336 MB of payload
 	relay := w.relay(t, nil, "--table", "outbox_events")
 	w.eventually(t, "the backlog is delivered", `SELECT count(*) = 0 FROM outbox_events WHERE status <> 'SENT'`)
-	// Not the peak that its end reports: to Linux that begins with what this process had when it started the relay.
+	// Not the peak that its end reports: to Linux that begins with what this process had when it
+	// started the relay.
 	status := must(os.ReadFile(fmt.Sprintf("/proc/%d/status", relay.Process.Pid)))(t)
 	_, after, found := strings.Cut(string(status), "VmHWM:")
 	var kib int
@@ -184,8 +188,8 @@ func TestMemoryIsBoundedWithALargeBacklog(t *testing.T) {
 	}
 }
 
-// Plan 05-01's rows have no key and are a FIFO: they arrive in the order of their ids, and their time is the one in the
-// id.
+// Plan 05-01's rows have no key and are a FIFO: they arrive in the order of their ids, and their
+// time is the one in the id.
 func TestEventsOfTheBusKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -18,8 +18,9 @@ import (
 // before names the outbox command of an earlier commit, which `make versions` builds.
 const before = "OUTBOX_TEST_BEFORE"
 
-// An upgrade and its way back while eight writers write: relays of an earlier commit and of this one serve a database
-// beside each other, before and after its migrations, and after these have been taken back.
+// An upgrade and its way back while eight writers write: relays of an earlier commit and of this
+// one serve a database beside each other, before and after its migrations, and after these have
+// been taken back.
 func TestTwoVersions(t *testing.T) {
 	t.Parallel()
 	old := os.Getenv(before)

@@ -20,8 +20,8 @@ const (
 	walkEnds     = "<!-- /walk -->\n"
 )
 
-// The files that an event executes on its way, from Write to the sink's answer, are those that docs/architecture.md
-// names. OUTBOX_WALK=write writes them there.
+// The files that an event executes on its way, from Write to the sink's answer, are those that
+// docs/architecture.md names. OUTBOX_WALK=write writes them there.
 func TestWalk(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

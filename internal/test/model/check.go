@@ -2,8 +2,8 @@ package model
 
 import "fmt"
 
-// Check says what is wrong with a state, or returns nil. quiet says that nothing happens any more unless something
-// goes wrong.
+// Check says what is wrong with a state, or returns nil. quiet says that nothing happens any more
+// unless something goes wrong.
 func Check(s State, quiet bool) error {
 	if s.Broken != unbroken {
 		return fmt.Errorf("%s", s.Broken)
@@ -36,8 +36,8 @@ type Found struct {
 	Run []Action
 }
 
-// Search visits every state that can be reached, the nearest first, and returns how many there are. With a budget that
-// lets something break it returns the shortest run that does.
+// Search visits every state that can be reached, the nearest first, and returns how many there are.
+// With a budget that lets something break it returns the shortest run that does.
 func Search(b Budget, m Mutant) (states int, seen map[string]int, found *Found) {
 	type origin struct {
 		from   int

@@ -103,8 +103,9 @@ type State struct {
 	Taken    [events]int8
 	Messages [events]consumer
 	Asked    [events]int8 // replays that operators have asked for
-	// Known are the generations plus one that a relay has published with an answer, as long as its process lives. They
-	// are asked for after a failover alone, and a search without one would tell states by them.
+	// Known are the generations plus one that a relay has published with an answer, as long as its
+	// process lives. They are asked for after a failover alone, and a search without one would tell
+	// states by them.
 	Known [relays][events]int8
 	Budget
 	Broken rule // by the last step
@@ -127,9 +128,9 @@ func (r rule) String() string {
 		"an event went out before an earlier one of its key", "a relay settled at a lane that is another's"}[r]
 }
 
-// Budget is how often what need not happen may still happen: a lease that lapses or a process that dies, a message that
-// is refused or not answered, a failover that forgets a settle, a replay; and a consumer that dies. Where none does, a
-// consumer is one step, which keeps the search small.
+// Budget is how often what need not happen may still happen: a lease that lapses or a process that
+// dies, a message that is refused or not answered, a failover that forgets a settle, a replay; and
+// a consumer that dies. Where none does, a consumer is one step, which keeps the search small.
 type Budget struct{ Crashes, Failures, Failovers, Replays, Consumers int8 }
 
 // Start is the empty system.
@@ -188,8 +189,9 @@ func (n *next) add(to State, name string, relay, lane, event int) {
 	n.steps = append(n.steps, Step{Action{name, int8(relay), int8(lane), int8(event)}, to})
 }
 
-// producers write and commit. The transactions of one key follow each other (Strict); those of others overlap, so that
-// a lower position may be committed later. One event's transaction may be rolled back.
+// producers write and commit. The transactions of one key follow each other (Strict); those of
+// others overlap, so that a lower position may be committed later. One event's transaction may be
+// rolled back.
 func (n *next) producers() {
 	for e := range events {
 		s := n.from
@@ -242,7 +244,8 @@ func (n *next) relay(r, l int) {
 	}
 }
 
-// lease takes a lane, or crashes with it: another process comes in the relay's place, which knows nothing.
+// lease takes a lane, or crashes with it: another process comes in the relay's place, which knows
+// nothing.
 func (n *next) lease(r, l int) {
 	s := n.from
 	at, t := &s.Lanes[l], &s.Turns[r][l]
@@ -269,7 +272,8 @@ func (n *next) lease(r, l int) {
 	}
 }
 
-// claim reads what is pending of the lane. The relay then looks at its own clock, which ends no later than the lease.
+// claim reads what is pending of the lane. The relay then looks at its own clock, which ends no
+// later than the lease.
 func (n *next) claim(r, l int) {
 	s := n.from
 	t := &s.Turns[r][l]
@@ -297,8 +301,8 @@ func (n *next) claim(r, l int) {
 	n.add(s, "claim", r, l, -1)
 }
 
-// publish hands the first event that is left to the sink. It does not ask whether the lease lasts: a process that was
-// stopped in front of this step wakes in it.
+// publish hands the first event that is left to the sink. It does not ask whether the lease lasts:
+// a process that was stopped in front of this step wakes in it.
 func (n *next) publish(r, l int) {
 	t := n.from.Turns[r][l]
 	for e, was := range t.results {
@@ -383,7 +387,8 @@ func (n *next) settle(r, l int) {
 	n.add(s, "settle", r, l, -1)
 }
 
-// record writes results into the rows, if the relay holds the lane at its epoch. What has no result stays pending.
+// record writes results into the rows, if the relay holds the lane at its epoch. What has no result
+// stays pending.
 func (n *next) record(s *State, r, l int, all bool) {
 	t := s.Turns[r][l]
 	holds := s.Lanes[l].owner == int8(r+1) && s.Lanes[l].epoch == t.epoch
@@ -415,8 +420,8 @@ func (n *next) record(s *State, r, l int, all bool) {
 	}
 }
 
-// consumer handles the message of an event: the id and the effect in one transaction, then the acknowledgement. What is
-// not acknowledged comes again.
+// consumer handles the message of an event: the id and the effect in one transaction, then the
+// acknowledgement. What is not acknowledged comes again.
 func (n *next) consumer(e int) {
 	s := n.from
 	c := &s.Messages[e]

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// Seen is a step that was seen, in a system that runs or in a run of a mutant, and what the database had after it.
+// Seen is a step that was seen, in a system that runs or in a run of a mutant, and what the
+// database had after it.
 type Seen struct {
 	Action
 	// Rows are what a query finds; nil: nobody looked.
@@ -40,7 +41,8 @@ const between = 12
 // endless lets all go wrong as often as it does.
 var endless = Budget{Crashes: 100, Failures: 100, Failovers: 100, Replays: 100, Consumers: 100}
 
-// RejectedError says that the model has no run in which a step can follow on what was seen before it.
+// RejectedError says that the model has no run in which a step can follow on what was seen before
+// it.
 type RejectedError struct {
 	At int // its place in the trace
 	Seen
@@ -51,9 +53,9 @@ func (e *RejectedError) Error() string {
 	return fmt.Sprintf("step %d cannot be: %v, then %v (there were %d states)", e.At, e.Action, e.Rows, e.States)
 }
 
-// Accept tells whether the model has a run of which the trace is what can be seen, and which steps such runs have.
-// ended says that the trace goes on until nothing more happens; hidden are steps that it need not have besides those of
-// unseen. The error is a *RejectedError.
+// Accept tells whether the model has a run of which the trace is what can be seen, and which steps
+// such runs have. ended says that the trace goes on until nothing more happens; hidden are steps
+// that it need not have besides those of unseen. The error is a *RejectedError.
 func Accept(trace []Seen, ended bool, hidden ...string) (steps map[string]bool, err error) {
 	at := map[State]map[string]bool{Start(endless): {}}
 	for i, seen := range trace {
@@ -147,7 +149,8 @@ func note(states map[State]map[string]bool, step Step, before map[string]bool) {
 	states[s] = names
 }
 
-// plain tells only whether something has gone wrong so far, and not how often; and it forgets what no later step asks.
+// plain tells only whether something has gone wrong so far, and not how often; and it forgets what
+// no later step asks.
 func plain(s State) State {
 	if s.Budget != endless {
 		s.Budget = Budget{Crashes: 50, Failures: 50, Failovers: 50, Replays: 50, Consumers: 50}

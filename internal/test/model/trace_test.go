@@ -35,8 +35,8 @@ func TestTracesOfTheModelAreAccepted(t *testing.T) {
 	}
 }
 
-// What a system does that lacks a rule can be seen from outside. (Of NoExpiry it cannot without a clock: each lane that
-// is taken may have lapsed. AckFirst loses, and what is lost is not seen.)
+// What a system does that lacks a rule can be seen from outside. (Of NoExpiry it cannot without a
+// clock: each lane that is taken may have lapsed. AckFirst loses, and what is lost is not seen.)
 func TestTracesOfMutantsAreRejected(t *testing.T) {
 	t.Parallel()
 	for m, b := range map[Mutant]Budget{
@@ -59,8 +59,8 @@ func TestTracesOfMutantsAreRejected(t *testing.T) {
 	}
 }
 
-// A webhook source whose database dies behind its commit answers with a failure, which counts an attempt. The effect is
-// there.
+// A webhook source whose database dies behind its commit answers with a failure, which counts an
+// attempt. The effect is there.
 func TestAttemptsOfWhatHasArrivedAreAccepted(t *testing.T) {
 	t.Parallel()
 	tried := [events]Row{{There: true, State: "NEW", Attempts: 1}}

@@ -356,8 +356,8 @@ func tellsWhatItWaitsBehind(t *testing.T, s *suite) {
 			s.rows.Place(t, layout.Table, fmt.Sprintf("t.%d", i), fmt.Sprint(i%3))
 			time.Sleep(time.Millisecond)
 		}
-		// Of the keys 0, 1 and 2, which have three events each, one waits for its head, one for its second and its
-		// head, and one for nothing.
+		// Of the keys 0, 1 and 2, which have three events each, one waits for its head, one for its
+		// second and its head, and one for nothing.
 		put := func(topic string, at any) {
 			t.Helper()
 			s.Exec(t, "UPDATE "+layout.Table+" SET "+layout.NextRetryAt+" = ?2 WHERE "+layout.Topic+" = ?1", topic, at)

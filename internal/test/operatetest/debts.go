@@ -111,7 +111,8 @@ func countsLetters(t *testing.T, s *suite) {
 			t.Errorf("collected %d letters, error %v, want %d", n, err, want)
 		}
 	}
-	// of returns the pending letter of a sink, which its attempts tell: a row of the event is as dead as the other.
+	// of returns the pending letter of a sink, which its attempts tell: a row of the event is as
+	// dead as the other.
 	of := func(attempts int) deadletter.Letter {
 		t.Helper()
 		all, _, err := d.List(t.Context(), deadletter.Filter{})
@@ -149,8 +150,8 @@ func countsLetters(t *testing.T, s *suite) {
 	dead(1, 1)
 }
 
-// Two sinks owe an event, and both have given it up. Replaying one letter revives the row of its sink, and replaying
-// both revives both: none stays dead behind a letter that counts as replayed.
+// Two sinks owe an event, and both have given it up. Replaying one letter revives the row of its
+// sink, and replaying both revives both: none stays dead behind a letter that counts as replayed.
 func replaysOneSinksLetter(t *testing.T, s *suite) {
 	d := s.deliveryLetters(t)
 	owed := func(what string, want ...int) {

@@ -9,8 +9,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/cold"
 )
 
-// Explained is db, and the plans of the statements that it is asked to run, in their order. explain is what the
-// database calls it: EXPLAIN, or EXPLAIN QUERY PLAN, whose fourth column is the text.
+// Explained is db, and the plans of the statements that it is asked to run, in their order. explain
+// is what the database calls it: EXPLAIN, or EXPLAIN QUERY PLAN, whose fourth column is the text.
 func Explained(db cold.Database, explain string) (cold.Database, func() []string) {
 	e := &explained{Database: db, explain: explain}
 	return e, func() []string {

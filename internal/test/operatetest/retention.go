@@ -52,8 +52,9 @@ func keeper(t *testing.T, store retention.Store, table string, cfg retention.Con
 	return k
 }
 
-// aged fills a table with rows of every state, each once written and settled ten days ago and once now. A row written
-// long ago and delivered now is among them. It returns the condition for what must go.
+// aged fills a table with rows of every state, each once written and settled ten days ago and once
+// now. A row written long ago and delivered now is among them. It returns the condition for what
+// must go.
 func (s *suite) aged(t *testing.T, table string, times int) (goes string) {
 	t.Helper()
 	long, now := time.Now().Add(-10*day), time.Now()
@@ -220,8 +221,8 @@ func archivesFiles(t *testing.T, s *suite) {
 	}
 }
 
-// An event that arrived at one destination by a replay and has a letter for another stays until that letter is replayed
-// or discarded. Only its row can be put back.
+// An event that arrived at one destination by a replay and has a letter for another stays until
+// that letter is replayed or discarded. Only its row can be put back.
 func keepsNeededRows(t *testing.T, s *suite) {
 	u, d := s.rows.Bury(t, outbox.OutboxEvents()), s.letters(t)
 	event := tabletest.NewID(t)
@@ -268,7 +269,8 @@ func (s *suite) due(t *testing.T, layout outbox.Layout) (store retention.Store, 
 	return store, removal
 }
 
-// Between the search for rows and their removal may lie the writing of a file, and an operator's work.
+// Between the search for rows and their removal may lie the writing of a file, and an operator's
+// work.
 func keepsWhatChanged(t *testing.T, s *suite) {
 	long := time.Now().Add(-10 * day)
 	goes, young, again := s.rows.Place(t, "outbox_events", "goes", "k"), s.rows.Place(t, "outbox_events", "young", "k"),
@@ -290,8 +292,8 @@ func keepsWhatChanged(t *testing.T, s *suite) {
 	}
 }
 
-// An id may be written again when its row has gone, and at the same position. An archived row is put back by hand, or
-// the table gives its last position out again.
+// An id may be written again when its row has gone, and at the same position. An archived row is
+// put back by hand, or the table gives its last position out again.
 func archivesTwice(t *testing.T, s *suite) {
 	id := tabletest.NewID(t)
 	for _, payload := range []string{`"first"`, `"second"`} {

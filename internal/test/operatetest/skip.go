@@ -158,8 +158,8 @@ func skipsSelections(t *testing.T, s *suite) {
 	}
 }
 
-// A relay delivers while an operator skips at random. Whoever is first with an event, there is no third state and no
-// letter too many.
+// A relay delivers while an operator skips at random. Whoever is first with an event, there is no
+// third state and no letter too many.
 func skipsBesideRelay(t *testing.T, s *suite) {
 	const keys, each = 20, 30
 	for i := range each {

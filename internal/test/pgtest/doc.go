@@ -1,5 +1,5 @@
-// Package pgtest is store/postgres as the suites ask for a store under test: outboxtest.StoreSuite, and that of
-// operators.
+// Package pgtest is store/postgres as the suites ask for a store under test: outboxtest.StoreSuite,
+// and that of operators.
 //
 // Guaranteed: what it opens is closed when the test ends.
 //

@@ -1,5 +1,5 @@
-// Package redistest is what the tests of the sinks on Redis share: a client for what a sink cannot do, what makes a
-// server or a user refuse a script, and a Cluster of two.
+// Package redistest is what the tests of the sinks on Redis share: a client for what a sink cannot
+// do, what makes a server or a user refuse a script, and a Cluster of two.
 //
 // Guaranteed: a fault that did not strike fails its test.
 //
@@ -50,8 +50,8 @@ func Relay(t testing.TB, admin *redis.Client, rights []any) {
 	Do(t, admin, append([]any{"ACL", "SETUSER", "relay", "on", ">hunter2"}, rights...)...)
 }
 
-// EnableTLS has the server listen with TLS too, at the port that it returns, by a certificate that the client is to
-// trust.
+// EnableTLS has the server listen with TLS too, at the port that it returns, by a certificate that
+// the client is to trust.
 func EnableTLS(t testing.TB, admin *redis.Client, certFile, keyFile string) (port string) {
 	t.Helper()
 	port = sinktest.FreePort(t)
@@ -106,7 +106,8 @@ func changePassword(t *testing.T, server Server, admin *redis.Client) {
 	Do(t, admin, "CLIENT", "KILL", "USER", "relay")
 }
 
-// failSnapshot makes the server refuse writes because its last snapshot failed: a directory is in the file's place.
+// failSnapshot makes the server refuse writes because its last snapshot failed: a directory is in
+// the file's place.
 func failSnapshot(t *testing.T, server Server, admin *redis.Client) {
 	if err := os.MkdirAll(filepath.Join(server.Dir(), "dump.rdb", "in the way"), 0o755); err != nil {
 		t.Fatal(err)
@@ -118,9 +119,10 @@ func failSnapshot(t *testing.T, server Server, admin *redis.Client) {
 	})
 }
 
-// Refused publishes on a spoilt server, and again when it is mended. Nothing is left behind: not published, and not
-// remembered as published either, or the next attempt would be refused as a copy and the event be lost. Remembers says
-// that the sink refuses copies. It returns the ids that must have arrived at the destination.
+// Refused publishes on a spoilt server, and again when it is mended. Nothing is left behind: not
+// published, and not remembered as published either, or the next attempt would be refused as a copy
+// and the event be lost. Remembers says that the sink refuses copies. It returns the ids that must
+// have arrived at the destination.
 func Refused(
 	t *testing.T, f Fault, server Server, admin *redis.Client, s outbox.Able, destination string, remembers bool,
 ) []string {
@@ -189,9 +191,9 @@ func Join(t *testing.T, a, b Server) Cluster {
 	return c
 }
 
-// Moved has the slot of a key change hands while a batch is published: a copy and a new event of that slot, and a new
-// event elsewhere. The first two wait, and afterwards no copy gets through and no event is lost. Early says that the
-// keys have moved already when the batch comes.
+// Moved has the slot of a key change hands while a batch is published: a copy and a new event of
+// that slot, and a new event elsewhere. The first two wait, and afterwards no copy gets through and
+// no event is lost. Early says that the keys have moved already when the batch comes.
 func (c Cluster) Moved(t *testing.T, s outbox.Sink, key string, early bool, batch []outbox.Delivery) {
 	t.Helper()
 	from, to, target := c.Admins[0], c.Admins[1], c.Servers[1]

@@ -58,8 +58,9 @@ type Opening struct {
 	Hint         string
 }
 
-// Opens opens sinks of a driver that has a Hint. The class of an error says whether to wait, the hint what to do, and
-// no error of the chain has a piece of a password: hunter, or 65432 in its place.
+// Opens opens sinks of a driver that has a Hint. The class of an error says whether to wait, the
+// hint what to do, and no error of the chain has a piece of a password: hunter, or 65432 in its
+// place.
 func Opens(t *testing.T, d sink.Driver, urls map[string]Opening) {
 	t.Helper()
 	for url, want := range urls {

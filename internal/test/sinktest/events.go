@@ -1,5 +1,6 @@
-// Package sinktest is what the tests of sinks share: events and what became of them, certificates, a way to a server
-// that can break, what every driver is asked, and what is asked of a sink whose server dies.
+// Package sinktest is what the tests of sinks share: events and what became of them, certificates,
+// a way to a server that can break, what every driver is asked, and what is asked of a sink whose
+// server dies.
 //
 // Guaranteed: a test that uses it waits for no longer than Patience.
 //
@@ -17,7 +18,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Patience is how long a test waits for a state that is sure to come. It is there to end a test that waits in vain.
+// Patience is how long a test waits for a state that is sure to come. It is there to end a test
+// that waits in vain.
 const Patience = 5 * time.Minute
 
 // Event returns a delivery of a new event; events of the same key stay in order.

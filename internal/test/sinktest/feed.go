@@ -11,7 +11,8 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// Feed publishes events of some keys as a relay does: what failed is published again, from the first of its key on.
+// Feed publishes events of some keys as a relay does: what failed is published again, from the
+// first of its key on.
 type Feed struct {
 	Unavailable, Duplicates int // answers
 
@@ -75,7 +76,8 @@ func (f *Feed) Turn(t testing.TB) bool {
 	return true
 }
 
-// Check wants each event stored once, in the order of its key. Stored returns the ids of what is, once that is n.
+// Check wants each event stored once, in the order of its key. Stored returns the ids of what is,
+// once that is n.
 func (f *Feed) Check(t testing.TB, stored func(n int) []string) {
 	t.Helper()
 	n := 0

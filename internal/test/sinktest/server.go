@@ -65,14 +65,15 @@ func FreePort(t testing.TB) string {
 	return port
 }
 
-// Serve serves connections at the address that it returns until the test and all that it cleans up have ended.
+// Serve serves connections at the address that it returns until the test and all that it cleans up
+// have ended.
 func Serve(t testing.TB, serve func(conn net.Conn)) (address string) {
 	t.Helper()
 	return listen(t, func(_ context.Context, conn net.Conn) { serve(conn) })
 }
 
-// listen is Serve with a context that ends when the test does. It outlives the test's own, which ends before a sink is
-// closed.
+// listen is Serve with a context that ends when the test does. It outlives the test's own, which
+// ends before a sink is closed.
 func listen(t testing.TB, serve func(ctx context.Context, conn net.Conn)) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -116,8 +117,9 @@ type Proxy struct {
 	stalled chan struct{} // closed when it goes on; nil while it does
 }
 
-// NewProxy returns the way to a server. Inspect, if there is one, is asked about each piece of a connection's requests,
-// of which so many bytes have come since the last reply; false closes the connection.
+// NewProxy returns the way to a server. Inspect, if there is one, is asked about each piece of a
+// connection's requests, of which so many bytes have come since the last reply; false closes the
+// connection.
 func NewProxy(t testing.TB, server string, inspect ...func(total int, piece []byte) bool) *Proxy {
 	t.Helper()
 	p := &Proxy{}

@@ -1,2 +1,3 @@
-// Package sources has the tests of package source with every broker: servers and consuming processes are killed.
+// Package sources has the tests of package source with every broker: servers and consuming
+// processes are killed.
 package sources

@@ -24,8 +24,8 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
-// Entries that nobody has acknowledged come to any process before new ones, once it is time, and one that was trimmed
-// meanwhile says so.
+// Entries that nobody has acknowledged come to any process before new ones, once it is time, and
+// one that was trimmed meanwhile says so.
 func TestRedisEntries(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: testenv.RedisServer(t).Addr()})
@@ -77,7 +77,8 @@ func TestRedisEntries(t *testing.T) {
 	}
 }
 
-// What a consumer of NATS had received when it was stopped comes to another at once, and in its order.
+// What a consumer of NATS had received when it was stopped comes to another at once, and in its
+// order.
 func TestNATSStops(t *testing.T) {
 	t.Parallel()
 	broker := natsPartitions(t)

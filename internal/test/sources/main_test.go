@@ -15,7 +15,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// The binary is more than the tests: started again with one of these variables it is a server, or a part.
+// The binary is more than the tests: started again with one of these variables it is a server, or a
+// part.
 const (
 	kafkaPort = "OUTBOX_TEST_KAFKA_PORT"
 	kafkaDir  = "OUTBOX_TEST_KAFKA_DIR"
@@ -54,7 +55,8 @@ func serveNATS(file string) error {
 	return nil
 }
 
-// serveKafka is kfake, the imitation of a broker by the authors of the client, until its standard input ends.
+// serveKafka is kfake, the imitation of a broker by the authors of the client, until its standard
+// input ends.
 func serveKafka(port string) error {
 	number, err := strconv.Atoi(port)
 	if err != nil {

@@ -67,7 +67,8 @@ func endpoint(
 
 const otherSecret = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 
-// A request is answered 204 after the commit, and 503 while the database is away. What was answered so is one row.
+// A request is answered 204 after the commit, and 503 while the database is away. What was answered
+// so is one row.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	server, err := testenv.StartPostgres(t.Context(), testenv.PostgresConfig{})
@@ -108,8 +109,8 @@ func TestDatabaseAway(t *testing.T) {
 	}
 }
 
-// What can be no event is one whose payload is a text, and the rest of its batch is written. The same id with
-// another body is another row, of which a group makes a letter.
+// What can be no event is one whose payload is a text, and the rest of its batch is written. The
+// same id with another body is another row, of which a group makes a letter.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	url := testenv.Prepared(t, "log", func(ctx context.Context, url string) error {

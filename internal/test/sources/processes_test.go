@@ -69,7 +69,8 @@ func play(ctx context.Context, name string) error {
 	return parts[name](ctx, db, pool)
 }
 
-// soon tries again without end: what fails here does so because something was killed, or a key is held.
+// soon tries again without end: what fails here does so because something was killed, or a key is
+// held.
 var soon = relay.Backoff{Base: 50 * time.Millisecond, Factor: 2, Cap: time.Second}
 
 const (
@@ -116,7 +117,8 @@ func receive(ctx context.Context, _ *postgres.DB, pool *pgxpool.Pool) error {
 	return source.Run(ctx, counting, postgres.Transactions(pool), write, source.Config{Name: "orders"})
 }
 
-// struck counts what has come again, and kills its process between a commit and the acknowledgement.
+// struck counts what has come again, and kills its process between a commit and the
+// acknowledgement.
 type struck struct {
 	source.Source
 	pool    *pgxpool.Pool

@@ -48,8 +48,9 @@ type broker struct {
 	kill, restart func() error // nil: the consumer is the server
 }
 
-// What producers commit has its effect once and in the order of its key, although each process between is killed in
-// turn, the source's between commit and acknowledgement, and each server. A key that fails holds up no other.
+// What producers commit has its effect once and in the order of its key, although each process
+// between is killed in turn, the source's between commit and acknowledgement, and each server. A
+// key that fails holds up no other.
 func TestEffectsOnce(t *testing.T) {
 	for name, open := range brokers {
 		t.Run(name, func(t *testing.T) {
@@ -126,8 +127,9 @@ func (s *storm) start(name string, i int) {
 		member+"="+fmt.Sprint(i))
 }
 
-// produce has producers write, and returns what ends that. How many events of a key there are is what a transaction
-// that is committed says, also one whose producer was not told. Where effects stay behind for too long producers wait.
+// produce has producers write, and returns what ends that. How many events of a key there are is
+// what a transaction that is committed says, also one whose producer was not told. Where effects
+// stay behind for too long producers wait.
 func (s *storm) produce() (stop func()) {
 	w, err := postgres.NewWriter(outbox.WriterConfig{})
 	must(s.T, err)
@@ -194,7 +196,8 @@ func (s *storm) write(w *postgres.Writer, keys []string) error {
 	return tx.Commit(ctx)
 }
 
-// strikes kills one of everything after the other, each once what was written since the last has its effect.
+// strikes kills one of everything after the other, each once what was written since the last has
+// its effect.
 func (s *storm) strikes() {
 	s.Helper()
 	for _, name := range []string{"relay", "group"} {
@@ -318,7 +321,8 @@ func (s *storm) ends() {
 		count("coalesce(sum(messages), 0) FROM refused"), asked, s.told())
 }
 
-// until is until of this package, with the time that a storm's backlog takes: as long as effects come.
+// until is until of this package, with the time that a storm's backlog takes: as long as effects
+// come.
 func (s *storm) until(what string, holds func() bool) {
 	s.Helper()
 	pause := 50 * time.Millisecond

@@ -43,8 +43,8 @@ var traced = map[string]struct{ url, system string }{
 	"redis": {"redis+stream://%s?create=true", "redis"},
 }
 
-// One trace goes from a request through the table, the relay as a command, and the broker to the consumer's handler.
-// The relay's span is a trace of its own with a link to it.
+// One trace goes from a request through the table, the relay as a command, and the broker to the
+// consumer's handler. The relay's span is a trace of its own with a link to it.
 func TestOneTrace(t *testing.T) {
 	for name, to := range traced {
 		t.Run(name, func(t *testing.T) {
@@ -238,8 +238,8 @@ func areListed(t *testing.T, c *collector) {
 	}
 }
 
-// A collector that is away, refuses or does not answer costs no event and does not hold up the relay, nor its end. The
-// relay says so.
+// A collector that is away, refuses or does not answer costs no event and does not hold up the
+// relay, nor its end. The relay says so.
 func TestCollectorAway(t *testing.T) {
 	// Each batch is a span and an attempt to send it, and there is room for few.
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
@@ -335,7 +335,8 @@ func pictured(t *testing.T, c *collector) {
 	}
 }
 
-// drawn is an SVG of spans, each a bar from its beginning to its end, with an arrow to what it has a link to.
+// drawn is an SVG of spans, each a bar from its beginning to its end, with an arrow to what it has
+// a link to.
 func drawn(rows []span) string {
 	const label, width, height = 330, 560, 26
 	first, last, at := rows[0].StartTimeUnixNano, uint64(0), map[string]int{}

@@ -19,8 +19,8 @@ import (
 	"github.com/outboxrelay/outbox/store/sqlite/migrations"
 )
 
-// Files makes a file with all tables, and returns what opens a copy of it for one test: migrating takes ten times as
-// long.
+// Files makes a file with all tables, and returns what opens a copy of it for one test: migrating
+// takes ten times as long.
 func Files(t *testing.T) func(t *testing.T) *sqlite.DB {
 	t.Helper()
 	template := filepath.Join(t.TempDir(), "template.db")

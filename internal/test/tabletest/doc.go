@@ -1,5 +1,6 @@
-// Package tabletest fills the tables of a store under test, as programs without the library do, and settles what is in
-// them. The suites of the library (outboxtest) and of operators (internal/test/operatetest) share it.
+// Package tabletest fills the tables of a store under test, as programs without the library do, and
+// settles what is in them. The suites of the library (outboxtest) and of operators
+// (internal/test/operatetest) share it.
 //
 // Guaranteed: rows of one test are placed in the order of its calls, and their ids rise.
 //

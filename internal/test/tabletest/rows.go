@@ -17,8 +17,9 @@ func Layouts() []outbox.Layout {
 	return []outbox.Layout{outbox.OutboxEvents(), outbox.EventOutbox(), outbox.CrawlOutbox()}
 }
 
-// Legacy is the layout of a table of another shape than ours. A harness makes it: its columns are n (drawn by the
-// database), uid, kind, body, customer, region, goes, version, done_at, tries, due, problem.
+// Legacy is the layout of a table of another shape than ours. A harness makes it: its columns are n
+// (drawn by the database), uid, kind, body, customer, region, goes, version, done_at, tries, due,
+// problem.
 func Legacy() outbox.Layout {
 	return outbox.Layout{
 		Table: "legacy", ID: "uid", Position: "n", Topic: "kind", Payload: "body", Key: "customer",
@@ -44,7 +45,8 @@ func Aging(l outbox.Layout) map[string][]string {
 // CrawlRun is the run that the rows of crawl_outbox belong to.
 const CrawlRun = "00000000-0000-0000-0000-000000000001"
 
-// Database is what a harness has of a store's database: its statements and its tables. Parameters are ?1, ?2 and so on.
+// Database is what a harness has of a store's database: its statements and its tables. Parameters
+// are ?1, ?2 and so on.
 type Database struct {
 	Exec  func(t *testing.T, sql string, args ...any)
 	Value func(t *testing.T, sql string, args ...any) string
@@ -63,7 +65,8 @@ func (d Database) MakeApp(t *testing.T, namespace string) {
 	d.Exec(t, "INSERT INTO apps (name, namespace) VALUES (?1, ?2)", namespace, namespace)
 }
 
-// Place inserts one undelivered row into one of the seeds' tables by plain SQL, and returns its event id.
+// Place inserts one undelivered row into one of the seeds' tables by plain SQL, and returns its
+// event id.
 func (d Database) Place(t *testing.T, table, topic, key string) uuid.UUID {
 	t.Helper()
 	id := NewID(t)

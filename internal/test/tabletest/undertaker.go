@@ -32,8 +32,8 @@ func (d Database) Bury(t *testing.T, layout outbox.Layout) Undertaker {
 	return u
 }
 
-// Settle claims everything there is, settles it as dead at the destinations that fails names, or as delivered if it
-// names none, and returns it in the order of positions.
+// Settle claims everything there is, settles it as dead at the destinations that fails names, or as
+// delivered if it names none, and returns it in the order of positions.
 func (u Undertaker) Settle(fails func(*outbox.Record) []string) []*outbox.Record {
 	u.t.Helper()
 	records, err := u.Store.Claim(u.t.Context(), u.Lanes, outbox.ClaimLimit{Records: 1000, Bytes: 8 << 20})

@@ -6,8 +6,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// catalogSQL lists everything in the schema as text, in an order of its own. Columns are counted as one sees them:
-// those that a down migration dropped leave gaps in ordinal_position.
+// catalogSQL lists everything in the schema as text, in an order of its own. Columns are counted as
+// one sees them: those that a down migration dropped leave gaps in ordinal_position.
 const catalogSQL = `
 SELECT format('column %s.%s #%s %s nullable=%s default=%s generated=%s identity=%s', table_name, column_name,
               row_number() OVER (PARTITION BY table_name ORDER BY ordinal_position),
@@ -24,8 +24,9 @@ UNION ALL SELECT format('table %s %s %s rls=%s forced=%s', relname, relkind, rel
 UNION ALL SELECT format('enum %s %s', enumtypid::regtype, enumlabel) FROM pg_enum
 ORDER BY 1`
 
-// Catalog lists everything in the schema public of a database, as text: two that are equal have the same tables,
-// columns, constraints, indexes, views, functions, triggers, policies and types. It needs no pg_dump.
+// Catalog lists everything in the schema public of a database, as text: two that are equal have the
+// same tables, columns, constraints, indexes, views, functions, triggers, policies and types. It
+// needs no pg_dump.
 func Catalog(t testing.TB, conn *pgx.Conn) []string {
 	t.Helper()
 	rows, err := conn.Query(t.Context(), catalogSQL)

@@ -15,7 +15,8 @@ import (
 	"testing"
 )
 
-// browserPrograms are the names under which Debian, Fedora, Arch and Google's own packages install it.
+// browserPrograms are the names under which Debian, Fedora, Arch and Google's own packages install
+// it.
 var browserPrograms = []string{"chromium", "google-chrome", "google-chrome-stable", "chromium-browser"}
 
 // Chromium is a running private headless browser.
@@ -25,7 +26,8 @@ type Chromium struct {
 	version string
 }
 
-// StartChromium starts a browser without a page and returns when it answers. ctx bounds the start, not its life.
+// StartChromium starts a browser without a page and returns when it answers. ctx bounds the start,
+// not its life.
 func StartChromium(ctx context.Context) (*Chromium, error) {
 	program, err := findBrowser()
 	if err != nil {
@@ -85,8 +87,8 @@ func (c *Chromium) ready(ctx context.Context) error {
 	return nil
 }
 
-// ask uses the part of the control port that is plain HTTP. Steering pages would need its WebSocket protocol, and a
-// library for that.
+// ask uses the part of the control port that is plain HTTP. Steering pages would need its WebSocket
+// protocol, and a library for that.
 func (c *Chromium) ask(ctx context.Context, method, path string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, method, c.address+path, nil)
 	if err != nil {
@@ -107,7 +109,8 @@ func (c *Chromium) ask(ctx context.Context, method, path string) ([]byte, error)
 // Version is the browser's name for itself, such as HeadlessChrome/156.0.8078.79.
 func (c *Chromium) Version() string { return c.version }
 
-// URL is the address of its control port, for programs that steer pages by the Chrome DevTools Protocol.
+// URL is the address of its control port, for programs that steer pages by the Chrome DevTools
+// Protocol.
 func (c *Chromium) URL() string { return c.address }
 
 // Open loads a page in a new tab. It does not wait until the page is there.
@@ -121,11 +124,13 @@ func (c *Chromium) Open(ctx context.Context, page string) error {
 // PID is the id of its first process, and of the process group that all of them are in.
 func (c *Chromium) PID() int { return c.server.pid() }
 
-// Stop ends the browser with all its processes and removes its directory. A second call does nothing.
+// Stop ends the browser with all its processes and removes its directory. A second call does
+// nothing.
 func (c *Chromium) Stop() error {
 	c.server.mu.Lock()
 	if p := c.server.process; p != nil && !c.server.stopped {
-		// The group, while its leader is not waited for or has children left: so that the id is nobody else's.
+		// The group, while its leader is not waited for or has children left: so that the id is
+		// nobody else's.
 		_ = syscall.Kill(-p.Pid, syscall.SIGKILL) // fails if it has gone
 	}
 	c.server.mu.Unlock()

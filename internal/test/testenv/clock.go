@@ -14,8 +14,8 @@ var clockLibraries = []string{
 	"/usr/lib/*/faketime/libfaketime.so.1", "/usr/lib64/faketime/libfaketime.so.1", "/usr/lib/faketime/libfaketime.so.1",
 }
 
-// ownClock gives the programs that s starts from now on a wall clock that SetClock moves. Their monotonic clock and
-// timers stay right, as on a machine whose clock is set.
+// ownClock gives the programs that s starts from now on a wall clock that SetClock moves. Their
+// monotonic clock and timers stay right, as on a machine whose clock is set.
 func (s *server) ownClock() error {
 	for _, pattern := range clockLibraries {
 		found, err := filepath.Glob(pattern)
@@ -51,13 +51,15 @@ func (s *server) setClock(ahead time.Duration) error {
 	return nil
 }
 
-// forgetClock removes what libfaketime shares between a process and its children, and leaves behind where the process
-// was killed. Another process that came to have the same id would be refused by it.
+// forgetClock removes what libfaketime shares between a process and its children, and leaves behind
+// where the process was killed. Another process that came to have the same id would be refused by
+// it.
 func forgetClock(pid int) {
 	for _, left := range []string{"faketime_shm_", "sem.faketime_sem_"} {
 		_ = os.Remove("/dev/shm/" + left + strconv.Itoa(pid)) // nearly always nothing
 	}
 }
 
-// SetClock has the clock of a server with Clock jump to so far ahead of ours, or behind it. Whole seconds.
+// SetClock has the clock of a server with Clock jump to so far ahead of ours, or behind it. Whole
+// seconds.
 func (p *Postgres) SetClock(ahead time.Duration) error { return p.server.setClock(ahead) }

@@ -16,15 +16,16 @@ import (
 	"syscall"
 )
 
-// Where packagers put servers that are not on PATH: Debian and Ubuntu, Red Hat, Homebrew on ARM and on Intel.
+// Where packagers put servers that are not on PATH: Debian and Ubuntu, Red Hat, Homebrew on ARM and
+// on Intel.
 var serverDirs = []string{
 	"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin",
 	"/opt/homebrew/opt/postgresql*/bin", "/usr/local/opt/postgresql*/bin",
 	"/opt/homebrew/bin", "/usr/local/bin", "/usr/sbin",
 }
 
-// findProgram returns the path of a server program: the one on PATH, or the last of the first serverDirs pattern that
-// has it (postgresql/16 sorts after postgresql/15).
+// findProgram returns the path of a server program: the one on PATH, or the last of the first
+// serverDirs pattern that has it (postgresql/16 sorts after postgresql/15).
 func findProgram(name string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
@@ -41,8 +42,9 @@ func findProgram(name string) (string, error) {
 	return "", fmt.Errorf("find %s: not on PATH nor where packages put it; install it with `make deps`", name)
 }
 
-// postgresVariable names the PostgreSQL server of the tests: the folder of its programs, or a major version, which is
-// looked for where packages put it and where `make deps POSTGRES=18` does. Without it the tests take any (findProgram).
+// postgresVariable names the PostgreSQL server of the tests: the folder of its programs, or a major
+// version, which is looked for where packages put it and where `make deps POSTGRES=18` does.
+// Without it the tests take any (findProgram).
 const postgresVariable = "OUTBOX_TEST_POSTGRES"
 
 // findInitdb returns the path of the initdb beside the server that is wanted.
@@ -72,8 +74,9 @@ func findInitdb() (string, error) {
 		wanted, postgresVariable, strings.Join(dirs, ", "), wanted)
 }
 
-// serverUser is whom servers run as: nil (ourselves) for a plain user; for root, who may not run PostgreSQL, the user
-// that the PostgreSQL package makes. Both servers get the same one: one rule for the directory's owner.
+// serverUser is whom servers run as: nil (ourselves) for a plain user; for root, who may not run
+// PostgreSQL, the user that the PostgreSQL package makes. Both servers get the same one: one rule
+// for the directory's owner.
 func serverUser() (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil
@@ -90,11 +93,13 @@ func serverUser() (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 }
 
-// maxSocketPath is the longest Unix socket path that works everywhere: Linux takes 107 bytes, macOS 103.
+// maxSocketPath is the longest Unix socket path that works everywhere: Linux takes 107 bytes, macOS
+// 103.
 const maxSocketPath = 103
 
-// memoryDir is a directory in memory, or "" where there is none with room for the databases of a test binary. Making a
-// database and dropping it again took 90 ms there, and 490 on a disk (measured).
+// memoryDir is a directory in memory, or "" where there is none with room for the databases of a
+// test binary. Making a database and dropping it again took 90 ms there, and 490 on a disk
+// (measured).
 func memoryDir() string {
 	const dir, room = "/dev/shm", 2 << 30
 	var disk syscall.Statfs_t
@@ -104,8 +109,8 @@ func memoryDir() string {
 	return dir
 }
 
-// privateDir makes the directory of one server within parent (os.TempDir), owned by the server's user and closed to
-// others.
+// privateDir makes the directory of one server within parent (os.TempDir), owned by the server's
+// user and closed to others.
 func privateDir(parent string, owner *syscall.Credential) (string, error) {
 	if parent == "" {
 		parent = os.TempDir()
@@ -125,13 +130,14 @@ func privateDir(parent string, owner *syscall.Credential) (string, error) {
 	return dir, nil
 }
 
-// Ports of servers are not the kernel's choice (port 0). That comes from the range of outgoing connections (from 32768
-// on Linux), one of which could take the port while the server is down for a Restart. The bound leaves port + 10000, a
-// Redis Cluster's second port, below that range too.
+// Ports of servers are not the kernel's choice (port 0). That comes from the range of outgoing
+// connections (from 32768 on Linux), one of which could take the port while the server is down for
+// a Restart. The bound leaves port + 10000, a Redis Cluster's second port, below that range too.
 const firstPort, endPort = 20000, 22768
 
-// nextPort counts from where this process began. A server listens a while after its port was chosen, and no other test
-// of the process is given the port meanwhile; one of another process hardly ever, for it began elsewhere.
+// nextPort counts from where this process began. A server listens a while after its port was
+// chosen, and no other test of the process is given the port meanwhile; one of another process
+// hardly ever, for it began elsewhere.
 var nextPort = func() *atomic.Int64 {
 	n := new(atomic.Int64)
 	n.Store(rand.Int64N(endPort - firstPort))

@@ -14,23 +14,26 @@ import (
 	"testing"
 )
 
-// NATSVariable holds, in a process that is to be a NATS server, the file of its configuration. The server is a package
-// of Go and no program of the system: a test binary that starts servers looks for the variable in its TestMain, and
-// runs one. This package must not import it, or all who import a store would have its lines in their go.sum.
+// NATSVariable holds, in a process that is to be a NATS server, the file of its configuration. The
+// server is a package of Go and no program of the system: a test binary that starts servers looks
+// for the variable in its TestMain, and runs one. This package must not import it, or all who
+// import a store would have its lines in their go.sum.
 const NATSVariable = "OUTBOX_TEST_NATS"
 
-// NATSConfig says how a server differs from a single one with JetStream that syncs every write to disk.
+// NATSConfig says how a server differs from a single one with JetStream that syncs every write to
+// disk.
 type NATSConfig struct {
 	// Text is configuration after this package's own, e.g. "max_payload: 4096".
 	Text string
-	// NoSync leaves it to the system when writes get to the disk. A killed server loses nothing by it.
+	// NoSync leaves it to the system when writes get to the disk. A killed server loses nothing by
+	// it.
 	NoSync bool
 	// NoJetStream leaves JetStream off.
 	NoJetStream bool
 }
 
-// NATS is a running private NATS server, a child of this process and of the same binary. Its methods may be called
-// from several goroutines.
+// NATS is a running private NATS server, a child of this process and of the same binary. Its
+// methods may be called from several goroutines.
 type NATS struct {
 	server *server
 	argv   []string
@@ -46,8 +49,8 @@ func NATSServer(t testing.TB, config NATSConfig) *NATS {
 	return NATSCluster(t, 1, config)[0]
 }
 
-// NATSCluster starts so many servers that know each other, and stops them when t ends. They elect their leaders in
-// their own time.
+// NATSCluster starts so many servers that know each other, and stops them when t ends. They elect
+// their leaders in their own time.
 func NATSCluster(t testing.TB, size int, config NATSConfig) []*NATS {
 	t.Helper()
 	servers := make([]*NATS, size)
@@ -98,8 +101,8 @@ func newNATS() (*NATS, error) {
 	return n, nil
 }
 
-// hold takes a free port, and keeps it from others until release. The servers of a cluster are told of each other
-// before the first starts, so that a while passes.
+// hold takes a free port, and keeps it from others until release. The servers of a cluster are told
+// of each other before the first starts, so that a while passes.
 func (n *NATS) hold() (int, error) {
 	for {
 		port, err := freePort()
@@ -144,7 +147,8 @@ func (n *NATS) start(ctx context.Context, name, cluster string, config NATSConfi
 		if err == nil || cluster != "" || portFree(n.port) {
 			return err
 		}
-		// Somebody took the port between freePort and the server. Of a cluster, the others know this one's.
+		// Somebody took the port between freePort and the server. Of a cluster, the others know
+		// this one's.
 		if n.port, err = freePort(); err != nil {
 			return fmt.Errorf("start nats: %w", err)
 		}
@@ -170,8 +174,8 @@ func (n *NATS) Configure(text string) error {
 // Reload has the running server read its configuration again, in its own time.
 func (n *NATS) Reload() error { return syscall.Kill(n.PID(), syscall.SIGHUP) }
 
-// ready wants the greeting, with which a server says that it takes clients, and that it is this one: a stranger may
-// have taken the port.
+// ready wants the greeting, with which a server says that it takes clients, and that it is this
+// one: a stranger may have taken the port.
 func (n *NATS) ready(ctx context.Context) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", n.Addr())
 	if err != nil {
@@ -211,8 +215,8 @@ func (n *NATS) Log() (string, error) {
 // Kill ends the server with SIGKILL and keeps what it has stored.
 func (n *NATS) Kill() error { return n.server.end(syscall.SIGKILL) }
 
-// Restart starts the server again on the same directory and ports; a running one is killed first. It returns when the
-// server takes clients.
+// Restart starts the server again on the same directory and ports; a running one is killed first.
+// It returns when the server takes clients.
 func (n *NATS) Restart() error {
 	if err := n.Kill(); err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 
 const nobody = 65534
 
-// Nobody has the test access files as a user to whom their modes apply, which root is not, and returns a folder of that
-// user's. It is for what the test's own goroutine does.
+// Nobody has the test access files as a user to whom their modes apply, which root is not, and
+// returns a folder of that user's. It is for what the test's own goroutine does.
 func Nobody(t testing.TB) (dir string) {
 	t.Helper()
 	if os.Geteuid() == 0 {

@@ -18,17 +18,18 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// PgBouncer is a running private PgBouncer, a pooler in front of one PostgreSQL server. Its methods may be called
-// from several goroutines.
+// PgBouncer is a running private PgBouncer, a pooler in front of one PostgreSQL server. Its methods
+// may be called from several goroutines.
 type PgBouncer struct {
 	server *server
 	argv   []string
 	port   int
 }
 
-// StartPgBouncer starts a pooler for all databases of a server, in transaction mode unless settings say otherwise;
-// they are those of pgbouncer.ini, e.g. "pool_mode": "statement". It trusts everybody, as the server does. ctx bounds
-// the start, not its life. Errors name the missing program, or carry the end of its log.
+// StartPgBouncer starts a pooler for all databases of a server, in transaction mode unless settings
+// say otherwise; they are those of pgbouncer.ini, e.g. "pool_mode": "statement". It trusts
+// everybody, as the server does. ctx bounds the start, not its life. Errors name the missing
+// program, or carry the end of its log.
 func StartPgBouncer(ctx context.Context, behind *Postgres, settings map[string]string) (*PgBouncer, error) {
 	program, err := findProgram("pgbouncer")
 	if err != nil {
@@ -120,7 +121,8 @@ func (b *PgBouncer) Log() (string, error) {
 // Stop ends the pooler. A second call does nothing.
 func (b *PgBouncer) Stop() error { return b.server.close() }
 
-// Kill ends it with SIGKILL: clients lose their connections, and the server's sessions end as their sockets close.
+// Kill ends it with SIGKILL: clients lose their connections, and the server's sessions end as their
+// sockets close.
 func (b *PgBouncer) Kill() error { return b.server.end(syscall.SIGKILL) }
 
 // Restart starts it again on the same port. A running one is killed first.
@@ -133,8 +135,8 @@ func (b *PgBouncer) Restart() error {
 	return b.server.start(ctx, b.ready, b.argv...)
 }
 
-// Pooled starts a pooler for this test alone in front of the server that Database shares, and stops it when t ends.
-// The returned function turns a URL of Database into one through the pooler.
+// Pooled starts a pooler for this test alone in front of the server that Database shares, and stops
+// it when t ends. The returned function turns a URL of Database into one through the pooler.
 func Pooled(t testing.TB, settings map[string]string) (*PgBouncer, func(databaseURL string) string) {
 	t.Helper()
 	b, err := StartPgBouncer(t.Context(), sharedPostgres(t), settings)

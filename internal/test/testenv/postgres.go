@@ -15,17 +15,18 @@ import (
 	"time"
 )
 
-// PostgresConfig says how a server differs from PostgreSQL's own defaults. The zero value is right for tests.
+// PostgresConfig says how a server differs from PostgreSQL's own defaults. The zero value is right
+// for tests.
 type PostgresConfig struct {
-	// Fsync keeps PostgreSQL's durability as it is, for measurements. Off by default: tests survive no power cut. What
-	// was committed survives Kill either way, since a commit still hands its WAL to the operating system.
+	// Fsync keeps PostgreSQL's durability as it is, for measurements. Off by default: tests survive
+	// no power cut. What was committed survives Kill either way, since a commit still hands its WAL
+	// to the operating system.
 	Fsync bool
-	// Settings are server settings as in postgresql.conf, e.g. "wal_level": "logical". They win over this package's
-	// own.
+	// Settings are server settings as in postgresql.conf, e.g. "wal_level": "logical". They win
+	// over this package's own.
 	Settings map[string]string
-	// SmallDisk, in MiB, puts the data on a disk of that size, for tests that fill it (Fill). A new cluster takes
-	// about 40.
-	// Needs root.
+	// SmallDisk, in MiB, puts the data on a disk of that size, for tests that fill it (Fill). A new
+	// cluster takes about 40. Needs root.
 	SmallDisk int
 	// Clock lets SetClock move the server's clock. Needs libfaketime.
 	Clock bool
@@ -33,7 +34,8 @@ type PostgresConfig struct {
 	inMemory bool // the data are kept in memory if there is room for them
 }
 
-// Postgres is a running private PostgreSQL server. Its methods may be called from several goroutines.
+// Postgres is a running private PostgreSQL server. Its methods may be called from several
+// goroutines.
 type Postgres struct {
 	server *server
 	config PostgresConfig
@@ -41,8 +43,9 @@ type Postgres struct {
 	port   int
 }
 
-// StartPostgres creates a cluster with superuser postgres, starts it and returns when it answers queries. ctx bounds
-// the start, not the life of the server. Errors name the missing program, or carry the end of the server's log.
+// StartPostgres creates a cluster with superuser postgres, starts it and returns when it answers
+// queries. ctx bounds the start, not the life of the server. Errors name the missing program, or
+// carry the end of the server's log.
 func StartPostgres(ctx context.Context, config PostgresConfig) (*Postgres, error) {
 	initdb, err := findInitdb()
 	if err != nil {
@@ -114,14 +117,17 @@ func (p *Postgres) settings() []string {
 	if !p.config.Fsync {
 		settings["fsync"] = "off"
 		settings["full_page_writes"] = "off"
-		// synchronous_commit stays on: off would lose the last commits on Kill, and tests would blame the outbox.
+		// synchronous_commit stays on: off would lose the last commits on Kill, and tests would
+		// blame the outbox.
 
-		// In files under data instead of /dev/shm, where a killed postmaster leaves them behind for ever.
+		// In files under data instead of /dev/shm, where a killed postmaster leaves them behind for
+		// ever.
 		settings["dynamic_shared_memory_type"] = "mmap"
 	}
 	if p.config.inMemory {
 		settings["max_wal_size"] = "256MB"
-		// It would start a process for each of the tests' databases in turn, and change plans at times of its own.
+		// It would start a process for each of the tests' databases in turn, and change plans at
+		// times of its own.
 		settings["autovacuum"] = "off"
 	}
 	maps.Copy(settings, p.config.Settings)
@@ -134,7 +140,8 @@ func (p *Postgres) settings() []string {
 
 func (p *Postgres) ready(ctx context.Context) error { return p.exec(ctx, "SELECT 1") }
 
-// URL connects the superuser to a database over the Unix socket, in the form pgx and libpq understand.
+// URL connects the superuser to a database over the Unix socket, in the form pgx and libpq
+// understand.
 func (p *Postgres) URL(database string) string {
 	query := url.Values{"host": {p.server.dir}, "port": {strconv.Itoa(p.port)}}
 	return (&url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/" + database,
@@ -144,7 +151,8 @@ func (p *Postgres) URL(database string) string {
 // Addr is the server's TCP address on the loopback interface, host:port.
 func (p *Postgres) Addr() string { return "127.0.0.1:" + strconv.Itoa(p.port) }
 
-// TCPURL is the same as URL over the loopback interface, for tools that know no Unix sockets and for proxies between.
+// TCPURL is the same as URL over the loopback interface, for tools that know no Unix sockets and
+// for proxies between.
 func (p *Postgres) TCPURL(database string) string {
 	return (&url.URL{Scheme: "postgres", User: url.User("postgres"), Host: p.Addr(), Path: "/" + database,
 		RawQuery: "sslmode=disable"}).String()
@@ -162,15 +170,16 @@ func (p *Postgres) Dir() string { return p.server.dir }
 // PID is the process id of the postmaster.
 func (p *Postgres) PID() int { return p.server.pid() }
 
-// Stop ends the server, without a last checkpoint since its directory goes with it. A second call does nothing.
+// Stop ends the server, without a last checkpoint since its directory goes with it. A second call
+// does nothing.
 func (p *Postgres) Stop() error { return p.server.close() }
 
-// Kill ends the postmaster with SIGKILL and keeps the data. Backends end when they notice, so a statement that is
-// running may still commit; Restart waits for them.
+// Kill ends the postmaster with SIGKILL and keeps the data. Backends end when they notice, so a
+// statement that is running may still commit; Restart waits for them.
 func (p *Postgres) Kill() error { return p.server.end(syscall.SIGKILL) }
 
-// Restart starts the server again on the same data, socket and port, after a Kill with crash recovery; a running one is
-// shut down first. It returns when the server answers queries.
+// Restart starts the server again on the same data, socket and port, after a Kill with crash
+// recovery; a running one is shut down first. It returns when the server answers queries.
 func (p *Postgres) Restart() error {
 	if err := p.server.end(syscall.SIGINT); err != nil {
 		return err
@@ -182,7 +191,8 @@ func (p *Postgres) Restart() error {
 		if err == nil || errors.Is(err, errStopped) || ctx.Err() != nil {
 			return err
 		}
-		// After a Kill a new postmaster ends at once while backends of the old one are attached to its shared memory.
+		// After a Kill a new postmaster ends at once while backends of the old one are attached to
+		// its shared memory.
 		select {
 		case <-ctx.Done():
 		case <-time.After(50 * time.Millisecond):

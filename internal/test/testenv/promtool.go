@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Promtool runs promtool, the one on PATH or what `make deps` has put into bin, and ends the test with what it says
-// unless all is well.
+// Promtool runs promtool, the one on PATH or what `make deps` has put into bin, and ends the test
+// with what it says unless all is well.
 func Promtool(t testing.TB, args ...string) {
 	t.Helper()
 	var program string

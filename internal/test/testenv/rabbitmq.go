@@ -19,8 +19,8 @@ import (
 
 // RabbitMQ is a running private RabbitMQ server. Its methods may be called from several goroutines.
 type RabbitMQ struct {
-	// The port mapper of Erlang. A node would start one by itself that outlives it, on a port that all nodes of the
-	// machine share.
+	// The port mapper of Erlang. A node would start one by itself that outlives it, on a port that
+	// all nodes of the machine share.
 	mapper *server
 	server *server
 	argv   []string
@@ -28,8 +28,9 @@ type RabbitMQ struct {
 	vhosts atomic.Int64
 }
 
-// evaluator answers Erlang expressions on a Unix socket: one call a connection, each way 4 bytes of length and the
-// text. It does what rabbitmqctl does, which takes 1.5 s of a processor for each call (measured).
+// evaluator answers Erlang expressions on a Unix socket: one call a connection, each way 4 bytes of
+// length and the text. It does what rabbitmqctl does, which takes 1.5 s of a processor for each
+// call (measured).
 const evaluator = `spawn(fun() ->
   file:delete(%[1]q),
   {ok, Listener} = gen_tcp:listen(0, [binary, {ifaddr, {local, %[1]q}}, {packet, 4}, {active, false}, {backlog, 128}]),
@@ -53,9 +54,9 @@ const evaluator = `spawn(fun() ->
   Serve()
 end).`
 
-// StartRabbitMQ starts a server without plugins and returns when it takes connections. ctx bounds the start, not the
-// life of the server. It was seen to take 6 s and 150 MB of memory. Errors name the missing program, or carry the end
-// of the server's log.
+// StartRabbitMQ starts a server without plugins and returns when it takes connections. ctx bounds
+// the start, not the life of the server. It was seen to take 6 s and 150 MB of memory. Errors name
+// the missing program, or carry the end of the server's log.
 func StartRabbitMQ(ctx context.Context) (*RabbitMQ, error) {
 	program, err := findRabbitMQ()
 	if err != nil {
@@ -78,7 +79,8 @@ func StartRabbitMQ(ctx context.Context) (*RabbitMQ, error) {
 	return r, nil
 }
 
-// findRabbitMQ returns the program itself. What Debian has on PATH is a wrapper that insists on user rabbitmq.
+// findRabbitMQ returns the program itself. What Debian has on PATH is a wrapper that insists on
+// user rabbitmq.
 func findRabbitMQ() (string, error) {
 	const debian = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 	if _, err := os.Stat(debian); err == nil {
@@ -121,7 +123,8 @@ func (r *RabbitMQ) create(ctx context.Context, program, mapper string) error {
 		// Without busy waiting, which only costs other processes their time.
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1} +sbwt none +sbwtdcpu none " +
 			"+sbwtdio none",
-		// It makes the script become the server, where else it would wait for a child that survives it.
+		// It makes the script become the server, where else it would wait for a child that survives
+		// it.
 		"RABBITMQ_ALLOW_INPUT=1",
 	}
 	r.argv = []string{program, "-noinput", "-eval", fmt.Sprintf(evaluator, r.socket())}
@@ -138,7 +141,8 @@ func (r *RabbitMQ) ready(ctx context.Context) error {
 	return err
 }
 
-// eval returns what the server makes of Erlang expressions, as Erlang writes it. They end with a full stop.
+// eval returns what the server makes of Erlang expressions, as Erlang writes it. They end with a
+// full stop.
 func (r *RabbitMQ) eval(ctx context.Context, code string) (string, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", r.socket())
 	if err != nil {
@@ -163,7 +167,8 @@ func (r *RabbitMQ) eval(ctx context.Context, code string) (string, error) {
 	return string(said), nil
 }
 
-// Eval returns what the server makes of Erlang expressions, as Erlang writes it. They end with a full stop.
+// Eval returns what the server makes of Erlang expressions, as Erlang writes it. They end with a
+// full stop.
 func (r *RabbitMQ) Eval(t testing.TB, code string) string {
 	t.Helper()
 	said, err := r.eval(t.Context(), code)
@@ -173,7 +178,8 @@ func (r *RabbitMQ) Eval(t testing.TB, code string) string {
 	return said
 }
 
-// Vhost makes a virtual host that nobody else uses, with all rights for user guest, and returns its name.
+// Vhost makes a virtual host that nobody else uses, with all rights for user guest, and returns its
+// name.
 func (r *RabbitMQ) Vhost(t testing.TB) string {
 	t.Helper()
 	name := fmt.Sprintf("test_%d", r.vhosts.Add(1))
@@ -182,7 +188,8 @@ func (r *RabbitMQ) Vhost(t testing.TB) string {
 	return name
 }
 
-// Allow gives a user the rights in a virtual host to configure, write and read what matches three regular expressions.
+// Allow gives a user the rights in a virtual host to configure, write and read what matches three
+// regular expressions.
 func (r *RabbitMQ) Allow(t testing.TB, user, vhost, configure, write, read string) {
 	t.Helper()
 	r.Eval(t, fmt.Sprintf(`rabbit_auth_backend_internal:set_permissions(
@@ -201,9 +208,10 @@ func (r *RabbitMQ) PID() int { return r.server.pid() }
 // Stop ends the server and removes its directory. A second call does nothing.
 func (r *RabbitMQ) Stop() error { return errors.Join(r.server.close(), r.mapper.close()) }
 
-// Kill ends the server with SIGKILL and keeps the directory. What RabbitMQ writes in its own time is written before:
-// the definitions of queues, of which one made a moment ago would be gone, and the table of quorum queues. One that is
-// not in that comes back without a leader, and takes nothing (both measured).
+// Kill ends the server with SIGKILL and keeps the directory. What RabbitMQ writes in its own time
+// is written before: the definitions of queues, of which one made a moment ago would be gone, and
+// the table of quorum queues. One that is not in that comes back without a leader, and takes
+// nothing (both measured).
 func (r *RabbitMQ) Kill() error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupLimit)
 	defer cancel()
@@ -212,8 +220,8 @@ func (r *RabbitMQ) Kill() error {
 	return r.server.end(syscall.SIGKILL)
 }
 
-// Restart starts the server again on the same directory and ports; a running one is killed first. It returns when the
-// server takes connections.
+// Restart starts the server again on the same directory and ports; a running one is killed first.
+// It returns when the server takes connections.
 func (r *RabbitMQ) Restart() error {
 	if err := r.Kill(); err != nil {
 		return err
@@ -221,14 +229,15 @@ func (r *RabbitMQ) Restart() error {
 	return r.server.start(context.Background(), r.ready, r.argv...)
 }
 
-// sharedRabbitMQ is the RabbitMQ server of this test binary: one start costs more than most packages' tests.
+// sharedRabbitMQ is the RabbitMQ server of this test binary: one start costs more than most
+// packages' tests.
 var sharedRabbitMQ struct {
 	sync.Mutex
 	server *RabbitMQ
 }
 
-// RabbitMQServer returns a server that all tests of this binary share, started by the first call. Each takes a virtual
-// host of its own.
+// RabbitMQServer returns a server that all tests of this binary share, started by the first call.
+// Each takes a virtual host of its own.
 func RabbitMQServer(t testing.TB) *RabbitMQ {
 	t.Helper()
 	sharedRabbitMQ.Lock()

@@ -14,12 +14,14 @@ import (
 	"syscall"
 )
 
-// RedisConfig says how a server differs from Redis's own defaults. The zero value is a server that saves nothing.
+// RedisConfig says how a server differs from Redis's own defaults. The zero value is a server that
+// saves nothing.
 type RedisConfig struct {
-	// Args are server arguments after this package's own, which they win over, e.g. "--appendonly", "yes".
+	// Args are server arguments after this package's own, which they win over, e.g. "--appendonly",
+	// "yes".
 	Args []string
-	// Cluster makes it a cluster of this one node with all 16384 slots. Each start then takes 2 s, Redis's own fixed
-	// delay before a master of a cluster takes writes.
+	// Cluster makes it a cluster of this one node with all 16384 slots. Each start then takes 2 s,
+	// Redis's own fixed delay before a master of a cluster takes writes.
 	Cluster bool
 }
 
@@ -31,12 +33,13 @@ type Redis struct {
 	config RedisConfig
 }
 
-// clusterBus is how far above its port a cluster node opens a second one, for other nodes. Redis 7 could be told
-// another.
+// clusterBus is how far above its port a cluster node opens a second one, for other nodes. Redis 7
+// could be told another.
 const clusterBus = 10000
 
-// StartRedis starts a server and returns when it answers commands (with Cluster: when it reports cluster_state ok). ctx
-// bounds the start, not the life of the server. Errors name the missing program, or carry the end of the server's log.
+// StartRedis starts a server and returns when it answers commands (with Cluster: when it reports
+// cluster_state ok). ctx bounds the start, not the life of the server. Errors name the missing
+// program, or carry the end of the server's log.
 func StartRedis(ctx context.Context, config RedisConfig) (*Redis, error) {
 	program, err := findProgram("redis-server")
 	if err != nil {
@@ -72,7 +75,8 @@ func (r *Redis) create(ctx context.Context, program string) (err error) {
 		if err == nil || !taken && portFree(r.port) && (!r.config.Cluster || portFree(r.port+clusterBus)) {
 			return err
 		}
-		// Somebody took the port between freePort and the server, or has the one of the cluster bus.
+		// Somebody took the port between freePort and the server, or has the one of the cluster
+		// bus.
 	}
 }
 
@@ -98,8 +102,8 @@ func (r *Redis) ready(ctx context.Context) error {
 	return errors.Join(errors.New(info), err)
 }
 
-// assignSlots gives the node all slots, in halves since an inline command may have 64 KiB. ADDSLOTSRANGE would need
-// Redis 7, and Ubuntu 22.04 has 6.
+// assignSlots gives the node all slots, in halves since an inline command may have 64 KiB.
+// ADDSLOTSRANGE would need Redis 7, and Ubuntu 22.04 has 6.
 func (r *Redis) assignSlots(ctx context.Context) error {
 	const slots = 16384
 	for half := range 2 {
@@ -115,8 +119,8 @@ func (r *Redis) assignSlots(ctx context.Context) error {
 	return nil
 }
 
-// command sends one inline command and returns the reply as it is on the wire, for a bulk string its content. A client
-// library is not worth its price here, see the package comment.
+// command sends one inline command and returns the reply as it is on the wire, for a bulk string
+// its content. A client library is not worth its price here, see the package comment.
 func (r *Redis) command(ctx context.Context, command string) (string, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", r.Socket())
 	if err != nil {
@@ -167,11 +171,12 @@ func (r *Redis) PID() int { return r.server.pid() }
 // Stop ends the server and removes its directory. A second call does nothing.
 func (r *Redis) Stop() error { return r.server.close() }
 
-// Kill ends the server with SIGKILL and keeps the directory. What Args did not make it save is lost.
+// Kill ends the server with SIGKILL and keeps the directory. What Args did not make it save is
+// lost.
 func (r *Redis) Kill() error { return r.server.end(syscall.SIGKILL) }
 
-// Restart starts the server again on the same directory, socket and ports; a running one is shut down first. It returns
-// when the server answers commands.
+// Restart starts the server again on the same directory, socket and ports; a running one is shut
+// down first. It returns when the server answers commands.
 func (r *Redis) Restart() error {
 	if err := r.server.end(syscall.SIGTERM); err != nil {
 		return err
@@ -182,9 +187,9 @@ func (r *Redis) Restart() error {
 	return r.server.start(context.Background(), r.ready, r.argv...)
 }
 
-// mend cuts off what a killed server had begun to write. Redis 7.0 does it by itself, and wrongly where it was in the
-// middle of what a script has done: the start after the next one does all of that, beside what was published again
-// (measured; valkey-io/valkey#4342).
+// mend cuts off what a killed server had begun to write. Redis 7.0 does it by itself, and wrongly
+// where it was in the middle of what a script has done: the start after the next one does all of
+// that, beside what was published again (measured; valkey-io/valkey#4342).
 func (r *Redis) mend() error {
 	files, err := filepath.Glob(filepath.Join(r.server.dir, "appendonlydir", "*.manifest"))
 	if err != nil || len(files) == 0 {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Time limits of a single step. They are far above what a loaded 2-core machine was seen to need (initdb 3 s, start 1
-// s, RabbitMQ's 70 s, stop 0.2 s): reaching one means that something hangs.
+// Time limits of a single step. They are far above what a loaded 2-core machine was seen to need
+// (initdb 3 s, start 1 s, RabbitMQ's 70 s, stop 0.2 s): reaching one means that something hangs.
 const (
 	startLimit = 3 * time.Minute
 	stopLimit  = 30 * time.Second
@@ -22,8 +22,9 @@ const (
 // errStopped is what starting a server after Stop gives.
 var errStopped = errors.New("it was stopped and its directory is gone")
 
-// server is one process at a time in one private directory, whatever the kind. PostgreSQL and Redis differ in their
-// arguments, in the signals they understand and in how they show that they are ready.
+// server is one process at a time in one private directory, whatever the kind. PostgreSQL and Redis
+// differ in their arguments, in the signals they understand and in how they show that they are
+// ready.
 type server struct {
 	name string // for errors: "postgres", "redis"
 	dir  string
@@ -43,7 +44,8 @@ type process struct {
 	err    error         // how it ended; to be read after exited
 }
 
-// newServer makes the private directory, within parent, and the watchdog over it. From here on s.close must be called.
+// newServer makes the private directory, within parent, and the watchdog over it. From here on
+// s.close must be called.
 func newServer(name, parent string, last syscall.Signal) (*server, error) {
 	user, err := serverUser()
 	if err != nil {
@@ -60,8 +62,8 @@ func newServer(name, parent string, last syscall.Signal) (*server, error) {
 	return &server{name: name, dir: dir, user: user, dog: dog, last: last}, nil
 }
 
-// launch starts argv as the server's user, registered with the watchdog and writing to the log, and a goroutine that
-// reaps it. s.mu is held.
+// launch starts argv as the server's user, registered with the watchdog and writing to the log, and
+// a goroutine that reaps it. s.mu is held.
 func (s *server) launch(argv ...string) error {
 	log, err := os.OpenFile(s.logPath(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -71,7 +73,8 @@ func (s *server) launch(argv ...string) error {
 	cmd.Dir = s.dir // ours may be unreadable for the server's user
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), s.env...)
-	// A session of its own, because Ctrl-C in the terminal of `go test` must not reach the server before us.
+	// A session of its own, because Ctrl-C in the terminal of `go test` must not reach the server
+	// before us.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: s.user}
 	err = cmd.Start()
 	if err := errors.Join(err, log.Close()); err != nil { // the child has its own copy of log
@@ -106,8 +109,9 @@ func (s *server) finish(ctx context.Context, argv ...string) error {
 	}
 }
 
-// start launches the server and waits until ready returns nil. A server that ends before, or does not become ready
-// within startLimit, is an error that carries the tail of its log; the process is gone then.
+// start launches the server and waits until ready returns nil. A server that ends before, or does
+// not become ready within startLimit, is an error that carries the tail of its log; the process is
+// gone then.
 func (s *server) start(ctx context.Context, ready func(context.Context) error, argv ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()

@@ -20,8 +20,8 @@ const sessionState = `
 	UNION ALL SELECT 'temporary ' || relname FROM pg_class WHERE relnamespace = pg_my_temp_schema()
 	UNION ALL SELECT 'advisory lock ' || mode FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'`
 
-// SessionDifferences takes n sessions at a time out of a pooler, as the transactions of an application do. It returns
-// what is different in them from a new session of PostgreSQL itself.
+// SessionDifferences takes n sessions at a time out of a pooler, as the transactions of an
+// application do. It returns what is different in them from a new session of PostgreSQL itself.
 func SessionDifferences(t testing.TB, direct, pooled string, n int) (found []string) {
 	t.Helper()
 	fresh := stateOf(t, direct)

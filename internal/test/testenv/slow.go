@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// Patience is how long a test waits for a state that is sure to come. It is there to end a test that waits in vain, not
-// to say how fast a machine must be.
+// Patience is how long a test waits for a state that is sure to come. It is there to end a test
+// that waits in vain, not to say how fast a machine must be.
 const Patience = 5 * time.Minute
 
-// Slow measures how slow the machine is while a test waits for what was promised within a time. The zero value is ready
-// for use.
+// Slow measures how slow the machine is while a test waits for what was promised within a time. The
+// zero value is ready for use.
 //
-// What is measured is how many processes want a processor for each that there is: beside others a program takes so many
-// times as long. It is 1 where the system does not tell. A sample counts for the time since the one before it: they are
-// the fewest where the machine is at its slowest.
+// What is measured is how many processes want a processor for each that there is: beside others a
+// program takes so many times as long. It is 1 where the system does not tell. A sample counts for
+// the time since the one before it: they are the fewest where the machine is at its slowest.
 type Slow struct {
 	mu    sync.Mutex
 	last  time.Time

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// smallDisk gives the server's data a file system of its own, in memory, that is full after so many MiB. Only root may
-// mount one.
+// smallDisk gives the server's data a file system of its own, in memory, that is full after so many
+// MiB. Only root may mount one.
 func (s *server) smallDisk(mib int) error {
 	data := filepath.Join(s.dir, "data")
 	if err := os.Mkdir(data, 0o700); err != nil {
@@ -29,8 +29,8 @@ func (s *server) smallDisk(mib int) error {
 	return nil
 }
 
-// Disk is a file system of its own, in memory, that is soon full. It goes as a server's does: with the test, however
-// that ends.
+// Disk is a file system of its own, in memory, that is soon full. It goes as a server's does: with
+// the test, however that ends.
 type Disk struct{ server *server }
 
 // SmallDisk makes a disk that is full after so many MiB. Only root may.
@@ -57,8 +57,8 @@ func (d Disk) Dir() string { return filepath.Join(d.server.dir, "data") }
 // Fill is Postgres.Fill.
 func (d Disk) Fill() (free func() error, err error) { return d.server.fill() }
 
-// Fill writes a file into the data directory of a server with a SmallDisk until there is no room left, and returns what
-// removes it.
+// Fill writes a file into the data directory of a server with a SmallDisk until there is no room
+// left, and returns what removes it.
 func (p *Postgres) Fill() (free func() error, err error) { return p.server.fill() }
 
 func (s *server) fill() (free func() error, err error) {

@@ -9,13 +9,13 @@ import (
 	"syscall"
 )
 
-// ErrNoBackup is returned by Standby where the server's programs come without pg_basebackup, as those of `make deps
-// POSTGRES=18` do.
+// ErrNoBackup is returned by Standby where the server's programs come without pg_basebackup, as
+// those of `make deps POSTGRES=18` do.
 var ErrNoBackup = errors.New("no pg_basebackup beside the server")
 
-// Standby starts a streaming replica of p: a copy of its data that follows asynchronously, with the same settings, and
-// answers reads. ctx bounds the start. It may be cut off with ALTER SYSTEM SET primary_conninfo = ” and made a primary
-// with pg_promote().
+// Standby starts a streaming replica of p: a copy of its data that follows asynchronously, with the
+// same settings, and answers reads. ctx bounds the start. It may be cut off with ALTER SYSTEM SET
+// primary_conninfo = ” and made a primary with pg_promote().
 func (p *Postgres) Standby(ctx context.Context) (*Postgres, error) {
 	backup := filepath.Join(filepath.Dir(p.argv[0]), "pg_basebackup") // another version's does not do
 	if _, err := os.Stat(backup); err != nil {

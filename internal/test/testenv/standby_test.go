@@ -70,8 +70,8 @@ func TestStandby(t *testing.T) {
 	}
 }
 
-// A small disk fills, frees, and is gone with the server. It takes root, so elsewhere what is tested is that one is
-// told so.
+// A small disk fills, frees, and is gone with the server. It takes root, so elsewhere what is
+// tested is that one is told so.
 func TestSmallDisk(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {

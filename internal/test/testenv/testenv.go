@@ -1,16 +1,19 @@
-// Package testenv starts private PostgreSQL, PgBouncer, Redis and RabbitMQ servers, and browsers, for tests, benches
-// and demos.
+// Package testenv starts private PostgreSQL, PgBouncer, Redis and RabbitMQ servers, and browsers,
+// for tests, benches and demos.
 //
-// Guaranteed: a server lives in a temporary directory of its own, and listens on a Unix socket (no browser does) and on
-// a loopback port nobody else has. It runs as another user when we are root (PostgreSQL refuses root). It ends, and its
-// directory goes, when it is stopped and also when the process that started it panics, calls os.Exit or is killed with
-// SIGKILL (see watchdog.go). When a Start function returns, the server has answered a real request.
+// Guaranteed: a server lives in a temporary directory of its own, and listens on a Unix socket (no
+// browser does) and on a loopback port nobody else has. It runs as another user when we are root
+// (PostgreSQL refuses root). It ends, and its directory goes, when it is stopped and also when the
+// process that started it panics, calls os.Exit or is killed with SIGKILL (see watchdog.go). When a
+// Start function returns, the server has answered a real request.
 //
-// Not guaranteed: anything on Windows; access control (PostgreSQL trusts every local connection, Redis has no
-// password); that two servers started with the same settings perform alike on a busy machine.
+// Not guaranteed: anything on Windows; access control (PostgreSQL trusts every local connection,
+// Redis has no password); that two servers started with the same settings perform alike on a busy
+// machine.
 //
-// The package has no Redis client among its imports. It is reached by the tests beside store/postgres, and whatever
-// those tests reach is charged to every user of store/postgres as go.sum lines.
+// The package has no Redis client among its imports. It is reached by the tests beside
+// store/postgres, and whatever those tests reach is charged to every user of store/postgres as
+// go.sum lines.
 package testenv
 
 import (
@@ -31,12 +34,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// cleanupLimit bounds what is done after a test, whose own context has ended by then. Dropping a database waits for a
-// checkpoint, which on a busy machine has taken more than half a minute.
+// cleanupLimit bounds what is done after a test, whose own context has ended by then. Dropping a
+// database waits for a checkpoint, which on a busy machine has taken more than half a minute.
 const cleanupLimit = Patience
 
-// shared is the PostgreSQL server of this test binary. One for all tests, because initdb costs most of a second and a
-// database on a running server 20 ms.
+// shared is the PostgreSQL server of this test binary. One for all tests, because initdb costs most
+// of a second and a database on a running server 20 ms.
 var shared struct {
 	sync.Mutex
 	server    *Postgres
@@ -46,7 +49,8 @@ var shared struct {
 	strategy  string // of CREATE DATABASE
 }
 
-// Main runs the tests of a package and stops the servers that Database and RabbitMQServer share between them:
+// Main runs the tests of a package and stops the servers that Database and RabbitMQServer share
+// between them:
 //
 //	func TestMain(m *testing.M) { testenv.Main(m) }
 //
@@ -66,8 +70,9 @@ func Main(m *testing.M) {
 	shared.server = nil
 }
 
-// AtOnce has n tests of this binary run at once, where fewer would and nobody has said otherwise (-parallel). As many
-// as there are processors is too few for tests that wait most of the time. It is called by TestMain.
+// AtOnce has n tests of this binary run at once, where fewer would and nobody has said otherwise
+// (-parallel). As many as there are processors is too few for tests that wait most of the time. It
+// is called by TestMain.
 func AtOnce(n int) {
 	if !flag.Parsed() { // again, it would undo what TestMain has set
 		flag.Parse()
@@ -78,19 +83,20 @@ func AtOnce(n int) {
 	}
 }
 
-// Database returns the URL of a new empty database, as superuser, on a server that all tests of this binary share
-// (started with fsync off by the first call). It is dropped when t ends, whoever is still connected.
+// Database returns the URL of a new empty database, as superuser, on a server that all tests of
+// this binary share (started with fsync off by the first call). It is dropped when t ends, whoever
+// is still connected.
 //
-// Roles belong to the whole server, not to a database: a test that creates them in parallel with another must name them
-// apart, or start its own server.
+// Roles belong to the whole server, not to a database: a test that creates them in parallel with
+// another must name them apart, or start its own server.
 func Database(t testing.TB) string {
 	t.Helper()
 	// Nobody can be connected to it, so CREATE DATABASE never fails because of a parallel test.
 	return database(t, sharedPostgres(t), "template0")
 }
 
-// Prepared is Database with what prepare made of an empty one. That is done once in this binary for each name, and
-// copied: 35 files of migrations cost 300 ms, a copy of what they make 50.
+// Prepared is Database with what prepare made of an empty one. That is done once in this binary for
+// each name, and copied: 35 files of migrations cost 300 ms, a copy of what they make 50.
 func Prepared(t testing.TB, name string, prepare func(ctx context.Context, databaseURL string) error) string {
 	t.Helper()
 	server := sharedPostgres(t)
@@ -109,7 +115,8 @@ func Prepared(t testing.TB, name string, prepare func(ctx context.Context, datab
 	return database(t, server, template)
 }
 
-// CopyOf is Database with everything that another one of this binary has. Nobody may be connected to that.
+// CopyOf is Database with everything that another one of this binary has. Nobody may be connected
+// to that.
 func CopyOf(t testing.TB, databaseURL string) string {
 	t.Helper()
 	return database(t, sharedPostgres(t), nameOf(t, databaseURL))
@@ -141,8 +148,9 @@ func database(t testing.TB, server *Postgres, template string) string {
 	return server.URL(name)
 }
 
-// RedisServer starts a Redis server for this test alone and stops it when t ends. It is not shared: Pub/Sub channels,
-// the script cache and INFO counters are of the whole server, and one starts in 20 ms.
+// RedisServer starts a Redis server for this test alone and stops it when t ends. It is not shared:
+// Pub/Sub channels, the script cache and INFO counters are of the whole server, and one starts in
+// 20 ms.
 func RedisServer(t testing.TB) *Redis {
 	t.Helper()
 	return RedisServerWith(t, RedisConfig{})
@@ -183,8 +191,8 @@ func sharedPostgres(t testing.TB) *Postgres {
 	return shared.server
 }
 
-// strategy returns how CREATE DATABASE copies a template best. By way of the log, PostgreSQL's own choice since 15, a
-// copy costs 20 ms of processor time instead of 8 (measured).
+// strategy returns how CREATE DATABASE copies a template best. By way of the log, PostgreSQL's own
+// choice since 15, a copy costs 20 ms of processor time instead of 8 (measured).
 func (p *Postgres) strategy(ctx context.Context) (clause string, err error) {
 	conn, err := pgx.Connect(ctx, p.URL("postgres"))
 	if err != nil {

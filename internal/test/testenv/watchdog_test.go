@@ -29,7 +29,8 @@ func TestMain(m *testing.M) {
 	testenv.Main(m)
 }
 
-// startAndDie starts servers, prints "pid directory" of each and ends this process without stopping them.
+// startAndDie starts servers, prints "pid directory" of each and ends this process without stopping
+// them.
 func startAndDie(ending string) error {
 	ctx := context.Background()
 	if ending == "SIGKILL during initdb" {
@@ -74,7 +75,8 @@ func startAndDie(ending string) error {
 	return errors.New("unknown ending " + ending)
 }
 
-// dieAs runs this test binary as a child that ends so, in a temporary directory of its own, and returns its output.
+// dieAs runs this test binary as a child that ends so, in a temporary directory of its own, and
+// returns its output.
 func dieAs(t *testing.T, ending, tmp string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
@@ -142,8 +144,8 @@ func empty(t *testing.T, dir string) bool {
 	return len(left) == 0
 }
 
-// runs is false also for a process that ended but was not reaped: its new parent, process 1 of a container, may never
-// do it.
+// runs is false also for a process that ended but was not reaped: its new parent, process 1 of a
+// container, may never do it.
 func runs(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false

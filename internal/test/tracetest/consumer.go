@@ -10,8 +10,9 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/model"
 )
 
-// consume takes what the sink has, until ctx ends. It dies now and then: before its transaction is committed, or behind
-// that and before anybody hears of it. What it has not acknowledged comes again.
+// consume takes what the sink has, until ctx ends. It dies now and then: before its transaction is
+// committed, or behind that and before anybody hears of it. What it has not acknowledged comes
+// again.
 func (s *system) consume(ctx context.Context) {
 	in, err := s.guard.Inbox(inbox.Config{Consumer: "trace"})
 	if err == nil {

@@ -32,7 +32,8 @@ type (
 	}
 )
 
-// lane is a lane's lease as one place that each call reads and writes at one moment. No lease lapses here.
+// lane is a lane's lease as one place that each call reads and writes at one moment. No lease
+// lapses here.
 var lane = porcupine.Model{
 	Partition: func(history []porcupine.Operation) (lanes [][]porcupine.Operation) {
 		by := map[int16][]porcupine.Operation{}
@@ -63,8 +64,8 @@ var lane = porcupine.Model{
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v: %+v", input, output) },
 }
 
-// Leases has three processes take lanes and give them up, all at once, and fails unless some order of their calls
-// explains what each was told.
+// Leases has three processes take lanes and give them up, all at once, and fails unless some order
+// of their calls explains what each was told.
 func Leases(t *testing.T, open func(t *testing.T) outboxtest.StoreHarness) {
 	h := open(t)
 	const rounds = 60

@@ -26,7 +26,8 @@ import (
 
 const (
 	runs = 10
-	// leaseTTL is long enough for a busy machine to renew within it: relays that lose their leases settle nothing.
+	// leaseTTL is long enough for a busy machine to renew within it: relays that lose their leases
+	// settle nothing.
 	leaseTTL = time.Second
 	// patience is how long a busy machine may take.
 	patience = 5 * time.Minute
@@ -36,8 +37,8 @@ const (
 var steps = []string{"write", "commit", "roll back", "lease", "lapse", "lose", "crash", "claim", "publish", "no answer",
 	"refusal", "settle", "effect", "acknowledge", "replay", "failover", "recall"}
 
-// Suite makes some runs, each on a database of its own, and fails if the model rejects one, or if one of its steps was
-// in none.
+// Suite makes some runs, each on a database of its own, and fails if the model rejects one, or if
+// one of its steps was in none.
 func Suite(t *testing.T, open func(t *testing.T) (outboxtest.StoreHarness, inbox.Transactions[*sql.Tx])) {
 	had := make(chan map[string]bool, runs)
 	t.Run("runs", func(t *testing.T) {
@@ -71,7 +72,8 @@ func Suite(t *testing.T, open func(t *testing.T) (outboxtest.StoreHarness, inbox
 	}
 }
 
-// run has everything happen that a run is to have, and returns the trace of it once nothing more happens.
+// run has everything happen that a run is to have, and returns the trace of it once nothing more
+// happens.
 func (s *system) run() []model.Seen {
 	s.write()
 	stop := s.start()
@@ -104,8 +106,9 @@ func (s *system) write() {
 	s.harness.Exec(s.t, "CREATE TABLE standby AS SELECT * FROM outbox_events")
 }
 
-// failover has the database forget what was settled of an event since it was written, as a standby does that the last
-// transactions had not reached. An event that was replayed is left out: that is no settle.
+// failover has the database forget what was settled of an event since it was written, as a standby
+// does that the last transactions had not reached. An event that was replayed is left out: that is
+// no settle.
 func (s *system) failover() {
 	s.Lock()
 	defer s.Unlock()

@@ -19,7 +19,8 @@ import (
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
-// system is two relays with a database and a sink, and a consumer. Its lock makes one call at a time.
+// system is two relays with a database and a sink, and a consumer. Its lock makes one call at a
+// time.
 type system struct {
 	t         *testing.T
 	harness   outboxtest.StoreHarness
@@ -208,7 +209,8 @@ func (p *process) Settle(
 	return settled, err
 }
 
-// settles notes a settle of a key, and of the other one before it if it is of both: the rows are those of both then.
+// settles notes a settle of a key, and of the other one before it if it is of both: the rows are
+// those of both then.
 func (p *process) settles(key int, both bool, before, rows [3]model.Row) {
 	step := model.Action{Name: "settle", Relay: int8(p.relay), Event: -1}
 	if both {
@@ -226,7 +228,8 @@ func (p *process) settles(key int, both bool, before, rows [3]model.Row) {
 
 func (p *process) key(id uuid.UUID) int { return slices.Index(p.events[:], id) / 2 }
 
-// publish is the sink, which remembers what it has taken. Now and then it refuses, or takes and does not say so.
+// publish is the sink, which remembers what it has taken. Now and then it refuses, or takes and
+// does not say so.
 func (p *process) publish(_ context.Context, d outbox.Delivery) error {
 	return p.do(func() error {
 		event := slices.Index(p.events[:], d.ID)

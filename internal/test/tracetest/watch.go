@@ -22,9 +22,10 @@ var watch string
 // most is how many pairs of events the model is asked of, those to which most has happened.
 const most = 40
 
-// Watch has a PostgreSQL database write down what becomes of the events of some keys in outbox_events, by triggers: in
-// the transactions that change them, so that a crash or a failover forgets both or neither. Where a table of effects
-// is named, which has columns key and n, it writes those down too. Keys are plain words.
+// Watch has a PostgreSQL database write down what becomes of the events of some keys in
+// outbox_events, by triggers: in the transactions that change them, so that a crash or a failover
+// forgets both or neither. Where a table of effects is named, which has columns key and n, it
+// writes those down too. Keys are plain words.
 func Watch(ctx context.Context, db *pgxpool.Pool, effects string, keys ...string) error {
 	statements := watch
 	if effects != "" {
@@ -58,8 +59,9 @@ func (n noted) sees(transaction int64) bool {
 	return transaction < n.Oldest || transaction < n.Next && !slices.Contains(n.Running, transaction)
 }
 
-// Watched asks the model whether it has a run of each two events that followed each other in a key that was watched,
-// and returns of how many it was asked. All must be delivered or dead, and have their effects if those were watched.
+// Watched asks the model whether it has a run of each two events that followed each other in a key
+// that was watched, and returns of how many it was asked. All must be delivered or dead, and have
+// their effects if those were watched.
 func Watched(ctx context.Context, db *pgxpool.Pool, effects bool) (asked int, err error) {
 	rows, _ := db.Query(ctx, `SELECT what, coalesce(key, ''), coalesce(number, 0), coalesce(id, $1), coalesce(owner, $1),
 			coalesce(lane, -1), coalesce(epoch, 0), coalesce(status, ''), coalesce(attempts, 0), coalesce(replays, 0),
@@ -238,9 +240,9 @@ func (s *seeing) change(n noted, e int) {
 	s.edited[e] = false // the next claim finds it where it is
 }
 
-// settle notes what a transaction has done, which it may have done to both, in any order, and with steps of others
-// between. A row that somebody has edited since it was claimed is not where the claim has read it, and a settle has a
-// transaction more for it.
+// settle notes what a transaction has done, which it may have done to both, in any order, and with
+// steps of others between. A row that somebody has edited since it was claimed is not where the
+// claim has read it, and a settle has a transaction more for it.
 func (s *seeing) settle(a model.Action, transaction int64, e int) {
 	rows := s.rows
 	second := s.edited[e] && s.of != e && s.last != 0 && s.at == len(s.trace)-1

@@ -32,7 +32,8 @@ const (
 	effect2 = `INSERT INTO effects VALUES ('k', 2);`
 )
 
-// What the database has had is accepted where relays may have done it, and rejected where a rule was broken.
+// What the database has had is accepted where relays may have done it, and rejected where a rule
+// was broken.
 func TestWatched(t *testing.T) {
 	for _, tt := range []struct {
 		name, does string

@@ -89,8 +89,8 @@ func (d *debian) unit(t *testing.T, key string) (values []string) {
 	return values
 }
 
-// start does what systemd would do for the unit, as far as a process sees it: its user, credentials, variables and
-// command. It returns when the process has said READY=1.
+// start does what systemd would do for the unit, as far as a process sees it: its user,
+// credentials, variables and command. It returns when the process has said READY=1.
 func (d *debian) start(t *testing.T) *daemon {
 	t.Helper()
 	if kind := d.unit(t, "Type"); kind[0] != "notify" {

@@ -66,8 +66,9 @@ func (l *load) total() (n int) {
 	return n
 }
 
-// A package is installed, started as its unit says, killed, started again, upgraded while events are written, removed
-// and purged. Every event arrives once and in order of its key. What an administrator changed stays until the purge.
+// A package is installed, started as its unit says, killed, started again, upgraded while events
+// are written, removed and purged. Every event arrives once and in order of its key. What an
+// administrator changed stays until the purge.
 func TestLifeOfAPackage(t *testing.T) {
 	d := newDebian(t)
 	redis, database := redisServer(t), testenv.Database(t)

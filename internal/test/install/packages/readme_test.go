@@ -25,7 +25,8 @@ func block(t *testing.T, way string) string {
 	return string(found[1])
 }
 
-// The README's lines for an archive and for a package do what they say, where there is nothing but them.
+// The README's lines for an archive and for a package do what they say, where there is nothing but
+// them.
 func TestReadmeOnDebian(t *testing.T) {
 	for way, pattern := range map[string]string{"archive": "*.tar.gz", "package": "*.deb"} {
 		d := newDebian(t)
@@ -63,7 +64,8 @@ func TestReadmeGoInstall(t *testing.T) {
 	cmd := exec.Command("sh", "-ec", block(t, "go"))
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(os.Environ(), "GOPATH="+gopath, "GOMODCACHE="+filepath.Join(gopath, "mod"),
-		// As the release was compiled, of which it takes what it can; of the sums those of the other modules are known.
+		// As the release was compiled, of which it takes what it can; of the sums those of the
+		// other modules are known.
 		"GOFLAGS=-modcacherw -trimpath -buildvcs=false", "CGO_ENABLED=0", "GOSUMDB=off",
 		"GOPROXY=file://"+proxy+",file://"+filepath.Join(cache, "cache", "download"), "GOBIN=")
 	if out := testenv.Run(t, cmd); !strings.Contains(out, version+" ") {

@@ -13,8 +13,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// What is released is whole: each file has its checksum and the checksums their signature, and what they sign is
-// noticed when it is another.
+// What is released is whole: each file has its checksum and the checksums their signature, and what
+// they sign is noticed when it is another.
 func TestSignedChecksums(t *testing.T) {
 	folder := filepath.Join(dist, first)
 	check := exec.Command("sha256sum", "--check", "--strict", "checksums.txt")
@@ -48,8 +48,8 @@ func TestSignedChecksums(t *testing.T) {
 	}
 }
 
-// The archive has the program, which needs no library of the system, its manual and its completions; the SBOM names
-// what is compiled in.
+// The archive has the program, which needs no library of the system, its manual and its
+// completions; the SBOM names what is compiled in.
 func TestArchive(t *testing.T) {
 	there := unpack(t)
 	program, err := elf.Open(filepath.Join(there, "outbox"))

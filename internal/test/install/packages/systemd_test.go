@@ -13,8 +13,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// manager is a systemd of the test's own: that of a user, since a machine has one of its own or none. It is told that
-// the machine was booted by one, in a file system that nobody else sees.
+// manager is a systemd of the test's own: that of a user, since a machine has one of its own or
+// none. It is told that the machine was booted by one, in a file system that nobody else sees.
 type manager struct {
 	*daemon
 	env []string
@@ -52,8 +52,9 @@ func (m *manager) is(t *testing.T, property string) string {
 	return strings.TrimSpace(testenv.Run(t, m.command("show", "outbox", "--value", "--property", property)))
 }
 
-// systemd starts the service of the archive, and starts it again when it is killed and when it stands still. The unit
-// is the archive's, without what only the manager of a machine may do: its user, its credentials and its walls.
+// systemd starts the service of the archive, and starts it again when it is killed and when it
+// stands still. The unit is the archive's, without what only the manager of a machine may do: its
+// user, its credentials and its walls.
 func TestUnderSystemd(t *testing.T) {
 	there, home, redis := unpack(t), t.TempDir(), redisServer(t)
 	program, database := filepath.Join(there, "outbox"), "sqlite:"+filepath.Join(home, "outbox.db")

@@ -1,5 +1,6 @@
-// Command walk takes one event from Write to the sink's answer, and writes down which code that executes: built with
-// -cover, in the folders idle (a relay with nothing to do), write and publish of a folder.
+// Command walk takes one event from Write to the sink's answer, and writes down which code that
+// executes: built with -cover, in the folders idle (a relay with nothing to do), write and publish
+// of a folder.
 //
 // Guaranteed: a relay with the defaults, on PostgreSQL, with a sink on Redis Pub/Sub.
 //
@@ -111,7 +112,8 @@ func walk(ctx context.Context, database, redis, folder string) (err error) {
 	}
 }
 
-// placeOrder writes one event, as a producer does. written is called before the commit, after which the relay begins.
+// placeOrder writes one event, as a producer does. written is called before the commit, after which
+// the relay begins.
 func placeOrder(ctx context.Context, conn *pgx.Conn, writer outbox.Writer[pgx.Tx], written func() error) error {
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		if err := writer.Write(ctx, tx, outbox.Event{Topic: "order.placed", AggregateType: "Order", AggregateID: "42",

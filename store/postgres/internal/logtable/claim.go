@@ -13,11 +13,12 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
 )
 
-// noteEvery is how often a position is written of lanes that have nothing to settle, while rows of others pass them.
+// noteEvery is how often a position is written of lanes that have nothing to settle, while rows of
+// others pass them.
 const noteEvery = time.Second
 
-// Claim implements outbox.Store. What limit leaves out is read all the same: a position passes no row that is not
-// settled.
+// Claim implements outbox.Store. What limit leaves out is read all the same: a position passes no
+// row that is not settled.
 func (l *Store) Claim(
 	ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit,
 ) ([]*outbox.Record, error) {
@@ -72,8 +73,8 @@ func (l *Store) next(
 	return claim, records, err
 }
 
-// unnoted returns a place of some lanes of a claim, as bits, that has not been written for some time. The caller holds
-// mu.
+// unnoted returns a place of some lanes of a claim, as bits, that has not been written for some
+// time. The caller holds mu.
 func (l *Store) unnoted(c *batch) (lanes int64, place *progress) {
 	for n := range c.from {
 		at := l.lanes[n]
@@ -249,7 +250,8 @@ func (r *reading) row(raw [][]byte) (more bool, err error) {
 
 func position(raw [][]byte) int64 { return int64(binary.BigEndian.Uint64(raw[pgtable.ColPosition])) }
 
-// end says what the claim has come to once all rows are read, or no further ones because of a failure.
+// end says what the claim has come to once all rows are read, or no further ones because of a
+// failure.
 func (r *reading) end(failed bool) {
 	c := r.claim
 	stopped := failed || r.cut
@@ -265,8 +267,8 @@ func (r *reading) end(failed bool) {
 	r.rows.Size.Saw(len(c.rows), r.read.Bytes)
 }
 
-// excluded tells whether a record is left out of a claim because its outcome is not recorded yet, or because it is
-// behind such a one.
+// excluded tells whether a record is left out of a claim because its outcome is not recorded yet,
+// or because it is behind such a one.
 func excluded(rec *outbox.Record, limit outbox.ClaimLimit) bool {
 	return rec.Keyed && slices.Contains(limit.WithoutKeys, rec.OrderKey) || slices.Contains(limit.WithoutEvents, rec.ID)
 }

@@ -14,7 +14,8 @@ type anotherEra struct{ era string } // "": none has begun
 
 func (anotherEra) Error() string { return "the server has forgotten its last commits" }
 
-// load finds out how far lanes have come that are new to this relay, or of which it knows only from an earlier era.
+// load finds out how far lanes have come that are new to this relay, or of which it knows only from
+// an earlier era.
 func (l *Store) load(ctx context.Context, lanes []outbox.Lane) error {
 	for {
 		l.mu.Lock()

@@ -11,11 +11,12 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// progress is how far some lanes of a log have come: every row up to position that the snapshot sees is settled.
+// progress is how far some lanes of a log have come: every row up to position that the snapshot
+// sees is settled.
 //
-// A row that commits late stands in front of the position, unseen by the snapshot. All such rows are claimed with the
-// next batch. Where they do not fit into one they are gone through in the order of their positions, as a later snapshot
-// sees them. Such a pass has come as far as late.
+// A row that commits late stands in front of the position, unseen by the snapshot. All such rows
+// are claimed with the next batch. Where they do not fit into one they are gone through in the
+// order of their positions, as a later snapshot sees them. Such a pass has come as far as late.
 //
 // A place is shared by all lanes that are there, and does not change, but for done.
 type progress struct {
@@ -23,8 +24,8 @@ type progress struct {
 	position int64
 	snapshot snapshot
 	late     *latePass
-	// done are rows that are settled, though an earlier one of their lane is not: the database has refused to record
-	// it, or the sink was not there for it.
+	// done are rows that are settled, though an earlier one of their lane is not: the database has
+	// refused to record it, or the sink was not there for it.
 	done map[int64]bool
 }
 
@@ -85,8 +86,8 @@ func (c *batch) row(position int64) (int, bool) {
 	})
 }
 
-// gaps returns how many rows count as settled, up to the last one that is, and the lanes that have an unsettled row
-// before it. Those stay where they are.
+// gaps returns how many rows count as settled, up to the last one that is, and the lanes that have
+// an unsettled row before it. Those stay where they are.
 func (c *batch) gaps() (n int, behind map[int16]bool) {
 	for i := len(c.rows); i > 0; i-- {
 		if c.rows[i-1].done {
@@ -105,7 +106,8 @@ func (c *batch) gaps() (n int, behind map[int16]bool) {
 	return n, behind
 }
 
-// after returns where lanes that came from a place are once n rows are settled. Equal lanes get the same answer.
+// after returns where lanes that came from a place are once n rows are settled. Equal lanes get the
+// same answer.
 func (c *batch) after(from *progress, n int) *progress {
 	if c.places == nil || c.at != n {
 		c.places, c.at = map[*progress]*progress{}, n
@@ -149,9 +151,9 @@ type group struct {
 	bound  int64       // where others are
 }
 
-// groupOf chooses which of some lanes to claim for: those that are furthest behind, or furthest ahead. The former come
-// no further than the next others are, and go on together with them. By turns, so that nobody waits for lanes that
-// another relay has left far behind.
+// groupOf chooses which of some lanes to claim for: those that are furthest behind, or furthest
+// ahead. The former come no further than the next others are, and go on together with them. By
+// turns, so that nobody waits for lanes that another relay has left far behind.
 func groupOf(lanes []outbox.Lane, at map[int16]*held, ahead bool) group {
 	first := at[lanes[0].Number].place
 	for _, l := range lanes[1:] {
@@ -210,14 +212,15 @@ func parseSnapshot(text string) (snapshot, error) {
 	return s, nil
 }
 
-// sees tells whether a transaction had ended. Of one that did not commit there are no rows to be seen.
+// sees tells whether a transaction had ended. Of one that did not commit there are no rows to be
+// seen.
 func (s *snapshot) sees(xid uint64) bool {
 	_, active := slices.BinarySearch(s.active, xid)
 	return xid < s.xmax && !active
 }
 
-// unseen returns what tells the transactions that one of some snapshots does not see: those that were in progress, as
-// texts, and the first of all that are unknown.
+// unseen returns what tells the transactions that one of some snapshots does not see: those that
+// were in progress, as texts, and the first of all that are unknown.
 func unseen(snapshots []snapshot) (active []string, first string) {
 	xmax := snapshots[0].xmax
 	for _, s := range snapshots[1:] {

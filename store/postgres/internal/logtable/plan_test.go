@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// Every statement of a log is served by the indexes that its header names. The plans are those of statistics from
-// before most rows, and from after.
+// Every statement of a log is served by the indexes that its header names. The plans are those of
+// statistics from before most rows, and from after.
 func TestPlansOfALogUseTheirIndexes(t *testing.T) {
 	t.Parallel()
 	pool, err := pgxpool.New(t.Context(), testenv.Prepared(t, "core_log", func(ctx context.Context, url string) error {

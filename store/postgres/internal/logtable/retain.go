@@ -13,13 +13,14 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/retention"
 )
 
-// A log has a fixed number of parts, which are filled one after the other, in a circle. Rows leave it only with all of
-// their part, by TRUNCATE. So nobody makes or drops tables at run time, and no row is deleted. (docs/adr/0035)
+// A log has a fixed number of parts, which are filled one after the other, in a circle. Rows leave
+// it only with all of their part, by TRUNCATE. So nobody makes or drops tables at run time, and no
+// row is deleted. (docs/adr/0035)
 
 const partCount = 4 // as in the migration
 
-// Retain looks again and again whether a part of a log can be truncated, or the next one be filled, until ctx ends.
-// One process does at a time.
+// Retain looks again and again whether a part of a log can be truncated, or the next one be filled,
+// until ctx ends. One process does at a time.
 func Retain(
 	ctx context.Context, pool pooler.Sessions, turns retention.Turns, layout outbox.Layout, r outbox.Retention,
 ) error {
@@ -72,7 +73,8 @@ func (m *maintainer) run(ctx context.Context) error {
 		return err
 	}
 	for i, p := range parts {
-		// Two parts are neither filled nor the next one: what they hold is at most as old as it has to be, and a half.
+		// Two parts are neither filled nor the next one: what they hold is at most as old as it has
+		// to be, and a half.
 		if next := parts[(i+1)%len(parts)]; p.Filling && p.Table != nil && *p.Oldest >= m.after/(partCount-2) &&
 			next.Table == nil {
 			if _, err := m.pool.Exec(ctx, m.sql.next); err != nil {
@@ -95,8 +97,9 @@ func (m *maintainer) parts(ctx context.Context) ([]part, error) {
 	return parts, nil
 }
 
-// truncate empties a part, if every row of it is settled, as of every reader that the log has had. Nobody is waited
-// for: a transaction that has written into the part and is open still, or reads it for long, leaves it to the next run.
+// truncate empties a part, if every row of it is settled, as of every reader that the log has had.
+// Nobody is waited for: a transaction that has written into the part and is open still, or reads it
+// for long, leaves it to the next run.
 func (m *maintainer) truncate(ctx context.Context, number int16, part string) error {
 	err := pgx.BeginFunc(ctx, m.pool.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '100ms'"); err != nil {

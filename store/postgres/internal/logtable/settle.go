@@ -27,8 +27,8 @@ func (l *Store) Settle(
 	return t.settled, nil
 }
 
-// settling is the work of one Settle: what sinks owe and what is dead is copied, and the position noted, in one
-// transaction.
+// settling is the work of one Settle: what sinks owe and what is dead is copied, and the position
+// noted, in one transaction.
 type settling struct {
 	*Store
 	owner   uuid.UUID
@@ -204,8 +204,8 @@ func claimsOf(marks []marked) map[*batch]bool {
 	return claims
 }
 
-// moved returns lanes that move to a place by what is marked, as bits. Of several places it is the one that most rows
-// lead to: the others are noted with a later request. The caller holds mu.
+// moved returns lanes that move to a place by what is marked, as bits. Of several places it is the
+// one that most rows lead to: the others are noted with a later request. The caller holds mu.
 func (l *Store) moved(marks []marked) (lanes int64, to *progress) {
 	most := 0
 	for claim := range claimsOf(marks) {
@@ -228,8 +228,8 @@ func (l *Store) moved(marks []marked) (lanes int64, to *progress) {
 	return lanes, to
 }
 
-// advance moves the lanes of a claim as far as its rows are settled, and tells whether one has moved to another
-// position. The caller holds mu.
+// advance moves the lanes of a claim as far as its rows are settled, and tells whether one has
+// moved to another position. The caller holds mu.
 func (l *Store) advance(c *batch) (moved bool) {
 	n, behind := c.gaps()
 	for lane, from := range c.from {

@@ -1,17 +1,19 @@
 // Package logtable serves outbox tables in PostgreSQL whose rows are only inserted (docs/adr/0035).
-// What is delivered is known by positions, one a lane, which are written into outbox_log_positions. A
-// row that a sink does not take is copied into outbox_deliveries, and a dead one into job_dlq, before a
-// position passes it.
+// What is delivered is known by positions, one a lane, which are written into outbox_log_positions.
+// A row that a sink does not take is copied into outbox_deliveries, and a dead one into job_dlq,
+// before a position passes it.
 //
 //	claim:   place ──► rows behind its position, and late ones in front of it that its snapshot did not see
 //	settle:  rows done ──► the place after the last one that is ──► noted, in the settle's transaction
 //	era:     the server has forgotten its last commits ──► every place is loaded again
 //	retain:  parts, filled in a circle ──► truncated once every row of one is settled and old
 //
-// Guaranteed: a position passes no row that is not settled, whatever order the commits had. No row of a log is changed,
-// and none is deleted but with its part. A held snapshot of somebody else's costs nothing.
+// Guaranteed: a position passes no row that is not settled, whatever order the commits had. No row
+// of a log is changed, and none is deleted but with its part. A held snapshot of somebody else's
+// costs nothing.
 //
-// Not guaranteed: leases, and what sinks owe of a log. They are those of any table, and come with a [Table].
+// Not guaranteed: leases, and what sinks owe of a log. They are those of any table, and come with a
+// [Table].
 package logtable
 
 import (
@@ -27,11 +29,11 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/pooler"
 )
 
-// A server that crashes, or a standby that is promoted, may lack the last commits, and gives their positions and
-// transactions out again. What a relay remembers of positions is then not true any more: it would pass over the new
-// rows, and count on what it settled. So each memory belongs to an era, the one row of an unlogged table, which both
-// empty. What is noted in outbox_log_positions is true in every era: a server that has the note has all that was
-// committed before it.
+// A server that crashes, or a standby that is promoted, may lack the last commits, and gives their
+// positions and transactions out again. What a relay remembers of positions is then not true any
+// more: it would pass over the new rows, and count on what it settled. So each memory belongs to an
+// era, the one row of an unlogged table, which both empty. What is noted in outbox_log_positions is
+// true in every era: a server that has the note has all that was committed before it.
 const (
 	eraTable       = "outbox_log_era"
 	positionsTable = "outbox_log_positions"
@@ -43,13 +45,13 @@ type Table struct {
 
 	Pool   pooler.Sessions
 	Layout outbox.Layout
-	// Whole returns an *outbox.RefusedError that says what to do if the server takes an error's statement for no row of
-	// the table.
+	// Whole returns an *outbox.RefusedError that says what to do if the server takes an error's
+	// statement for no row of the table.
 	Whole func(ctx context.Context, err error) error
 }
 
-// Store is an outbox table whose rows are only inserted. It knows how far its lanes have come. It is
-// safe for concurrent use by workers of different lanes.
+// Store is an outbox table whose rows are only inserted. It knows how far its lanes have come. It
+// is safe for concurrent use by workers of different lanes.
 type Store struct {
 	Table
 	rows pgtable.Reader
@@ -124,13 +126,15 @@ func (l *Store) Backlog(ctx context.Context, limit int) (outbox.Backlog, error) 
 	return pgtable.ScanBacklog(l.Pool.QueryRow(ctx, l.sql.backlog, l.LeaseName(), limit, outbox.LaneCount), l.Layout)
 }
 
-// Watch returns the statement that looks for something that is not settled, and whose events it looks for.
+// Watch returns the statement that looks for something that is not settled, and whose events it
+// looks for.
 func (l *Store) Watch(number int) (sql, of string, err error) {
 	sql, err = files.Statement("watch", pgtable.Watched{Layout: pgtable.Quote(l.Layout), Number: number})
 	return sql, l.LeaseName(), err
 }
 
-// Begin notes where a reader begins, which is called as its lanes are leased, unless it has a place already.
+// Begin notes where a reader begins, which is called as its lanes are leased, unless it has a place
+// already.
 func Begin(ctx context.Context, pool pooler.Sessions, reader string, layout outbox.Layout, at time.Time) error {
 	sql, err := files.Statement("begin", pgtable.Quote(layout))
 	if err != nil {
