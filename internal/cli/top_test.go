@@ -127,10 +127,10 @@ func TestTopOnATerminal(t *testing.T) {
 	top.shows("CONDITIONS  OBX-027", "sink down", "cause ", "do ", "see ", "enter or esc: back", "!TABLES")
 	top.press("\x1b")
 	top.shows("TABLES")
+	top.screen.Resize(140, 40) // before the command is told, which paints all of the new size once
 	if err := pty.Setsize(top.keyboard, &pty.Winsize{Cols: 140, Rows: 40}); err != nil {
 		t.Fatal(err)
 	}
-	top.screen.Resize(140, 40)
 	top.shows("default  DOWN", "q quit")
 	if err := redis.Restart(); err != nil {
 		t.Fatal(err)
