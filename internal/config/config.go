@@ -92,13 +92,13 @@ func Global() *pflag.FlagSet {
 }
 
 // Mapping returns the flags of commands that work on tables of any layout.
-func Mapping() *pflag.FlagSet { return new(Config).flags().mapping }
+func Mapping() *pflag.FlagSet { return new(Config).mappingFlags() }
 
 // Relay returns the flags of the relay.
-func Relay() *pflag.FlagSet { return new(Config).flags().relay }
+func Relay() *pflag.FlagSet { return new(Config).relayFlags() }
 
 // RetentionFlags returns the flags of commands that remove old rows.
-func RetentionFlags() *pflag.FlagSet { return new(Config).flags().retention }
+func RetentionFlags() *pflag.FlagSet { return new(Config).retentionFlags() }
 
 // ServeFlags returns the flags of outbox serve beside the relay's.
 func ServeFlags() *pflag.FlagSet {
@@ -109,7 +109,7 @@ func ServeFlags() *pflag.FlagSet {
 
 // Client returns the flags of commands that speak to a gateway. They are variables too, and in no
 // file.
-func Client() *pflag.FlagSet { return new(Config).flags().client }
+func Client() *pflag.FlagSet { return new(Config).clientFlags() }
 
 // All returns the flags that are settings, in the order in which they are documented.
 func All() *pflag.FlagSet { return new(Config).flags().settings() }
