@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help deps servers quick test test-browser test-raced test-database race suite lint vuln build bench bench-peers bench-quick bench-report orms migrators readers clients image containers charts fuzz chaos soak versions storm snapshot snapshot-log ui openapi release packages
+.PHONY: help deps servers quick test test-database race suite lint vuln build bench bench-peers bench-quick bench-report orms migrators readers clients image containers charts fuzz chaos soak versions storm snapshot snapshot-log ui openapi release packages
 
 FUZZTIME ?= 20s
 
@@ -57,26 +57,20 @@ DATABASE ?= TestUpFrom|TestUpDown|TestUpOn|TestDown|TestPrinted|TestChecks|TestU
 FAULTS := /internal/test/(chaos|sources)$$
 APART := /internal/test/install/packages$$
 
-# Of bench it is whether docs/benchmarks.md says what was measured. The browser waits most of its time, so it has
-# company. The faults come last and alone.
+# Of bench it is whether docs/benchmarks.md says what was measured. internal/test/browser is a module of its own too, for
+# its browser's driver. The faults come last and alone.
 test: deps ## vet, all tests, under the race detector where the code runs in them, and the core of the fault table
 	go vet ./...
 	go -C bench vet ./...
 	go -C internal/test/browser vet ./...
 	@mkdir -p bin && rm -f $(SPENT)
 	cd bench && $(TEST) ./...
-	@$(MAKE) --no-print-directory -j 2 test-browser test-raced
+	cd internal/test/browser && $(TEST) ./...
+	$(TEST) $(RACE) $(PARALLEL) -timeout 15m $(RACED)
 	$(TEST) $(PARALLEL) -timeout 15m $$(go list ./... | grep -vxF "$$(go list $(RACED))" | grep -Ev '$(FAULTS)|$(APART)|$(DRIVERS)')
 	$(TEST) -p 2 -timeout 15m $$(go list ./... | grep -E '$(DRIVERS)')
 	$(TEST) -p 1 -timeout 10m $$(go list ./... | grep -E '$(FAULTS)')
 	@bash scripts/spent.sh --report $(SPENT)
-
-# A module of its own, for its browser's driver.
-test-browser:
-	cd internal/test/browser && $(TEST) ./...
-
-test-raced:
-	$(TEST) $(RACE) $(PARALLEL) -timeout 15m $(RACED)
 
 quick: ## vet, and the tests of what needs no server and no process to be killed: the engine, SQLite, sinks in the process
 	go vet ./...
