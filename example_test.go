@@ -106,8 +106,11 @@ func ExampleBecause() {
 	} {
 		fmt.Println(dispatch(context.Background(), outbox.Delivery{Record: &outbox.Record{Event: e}}))
 	}
-	// Output: booked 70 <nil> DeserializationFailed: json: cannot unmarshal string into Go value of
-	// type struct { Total int } HandlerMissing: no handler for invoice.lost
+	// Output:
+	// booked 70
+	// <nil>
+	// DeserializationFailed: json: cannot unmarshal string into Go value of type struct { Total int }
+	// HandlerMissing: no handler for invoice.lost
 }
 
 // answer classes a receiver's answer, as the Sink of a webhook would.

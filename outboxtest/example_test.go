@@ -22,7 +22,7 @@ func ExampleCheck() {
 		Dead:     []outboxtest.DeadLetter{{ID: "c"}},
 	})
 	fmt.Println(report.Err())
-	// Output: acknowledged 3 rolled back 1 unknown 1 received 3 dead 1 lost 0 invented 0 duplicated
-	// 0 out of order 1 out of order: event a, number 1 of key "Order/1", arrived (message 2, no
-	// destination named) after number 2
+	// Output:
+	// acknowledged 3  rolled back 1  unknown 1  received 3  dead 1  lost 0  invented 0  duplicated 0  out of order 1
+	// out of order: event a, number 1 of key "Order/1", arrived (message 2, no destination named) after number 2
 }
