@@ -175,15 +175,15 @@ func TestRate(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	sent := 0
+	served := 0
 	for _, res := range s.Publish(ctx, events(t, 100, "acme")) {
-		if res.Err == nil || strings.Contains(res.Err.Error(), "gave no answer within") { // on a busy machine
-			sent++
+		if res.Err == nil {
+			served++
 			continue
 		}
 		wantClass(t, res.Err, outbox.ClassPostponed, "before its turn")
 	}
-	if sent == 0 || sent > 21 {
-		t.Errorf("%d of 100 were sent within half a second, want some and at most 21", sent)
+	if served == 0 || served > 21 {
+		t.Errorf("%d of 100 were served within half a second, want some and at most 21", served)
 	}
 }
