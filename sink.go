@@ -69,9 +69,8 @@ type Abilities struct {
 	// a broker that is out of memory does, and takes nothing.
 	Probe func(ctx context.Context) error
 	// Timeout returns how long the next batch may take, where the relay's PublishTimeout is too
-	// short: the longer of both counts. The lease of the lanes of such a batch is renewed while it
-	// lasts. In a table with routes the sink is not waited for: its events go by outbox_deliveries
-	// from the beginning.
+	// short: the longer of both counts. In a table with routes the sink is not waited for: its
+	// events go by outbox_deliveries from the beginning.
 	Timeout func() time.Duration
 	// Subscriptions returns who has subscribed to the events whose destination is "*". An error
 	// says that nobody knows now.

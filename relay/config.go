@@ -32,8 +32,8 @@ type Config struct {
 	LeaseTTL    time.Duration // how long lanes stay reserved for a relay that died (10 s); renewed every third of it
 	LeaseMargin time.Duration // no publish in the last part of a lease (a tenth of LeaseTTL)
 
-	// PublishTimeout is for one batch (5 s), unless the sink is Slow; an unanswered delivery is
-	// published again.
+	// PublishTimeout is for one batch (5 s), unless the sink's own Timeout is longer. The lease is
+	// renewed while it lasts. An unanswered delivery is published again.
 	PublishTimeout time.Duration
 	// RouteTimeout is for one batch and one sink of a table with Routes (100 ms). What a sink has
 	// not answered by then is delivered from outbox_deliveries, and the others do not wait for it.

@@ -375,30 +375,27 @@ func (k *leaseKeeper) paused() pauses {
 	return k.pauses
 }
 
-// holdCheck is how often a publish that may outlast the lease looks whether the lanes are still
-// held.
+// holdCheck is how often a publish looks whether its lanes are still held, and the relay is not to
+// stop.
 const holdCheck = 500 * time.Millisecond
 
 // hold returns a context that ends at the deadline, or when the lease of the call's lanes was not
-// renewed. If the relay is to stop, the context ends early enough for the settle.
+// renewed. A publish may outlast the lease that it began with: one that ended there would never get
+// an event through that takes longer than what its claim has left of it (25 MB, on a busy machine).
+// If the relay is to stop, the context ends early enough for the settle.
 func (k *leaseKeeper) hold(ctx context.Context, c *call, until, deadline time.Time) context.Context {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		for ctx.Err() == nil {
-			if until = k.extended(*c.lanes.Load(), until); over(until) || k.drained() {
-				cancel()
-				return
-			}
-			timer := time.NewTimer(min(time.Until(until), holdCheck))
-			select {
-			case <-ctx.Done():
-			case <-timer.C:
-			}
-			timer.Stop()
+	var look *time.Timer
+	look = time.AfterFunc(time.Hour, func() { // not before look is set
+		if until = k.extended(*c.lanes.Load(), until); over(until) || k.drained() {
+			cancel()
+		}
+		if ctx.Err() == nil {
+			look.Reset(min(time.Until(until), holdCheck))
 		}
 	})
-	c.end = func() { cancel(); watching.Wait() }
+	look.Reset(min(time.Until(until), holdCheck))
+	c.end = func() { cancel(); look.Stop() }
 	return ctx
 }
 

@@ -114,20 +114,9 @@ func (r *tableRelay) publishTimeout() time.Duration {
 // publishing returns the context of a publish. It ends at the latest when another relay may take
 // the lanes over.
 func (w *worker) publishing(t *turn) (context.Context, *call) {
-	limit, until := w.publishTimeout(), t.until
-	deadline := time.Now().Add(limit)
 	c := &call{}
 	c.lanes.Store(&t.lanes)
-	if limit > w.cfg.PublishTimeout {
-		ctx := w.keeper.hold(t.hardStop, c, until, deadline)
-		return ctx, c
-	}
-	if until.Before(deadline) {
-		deadline = until
-	}
-	ctx, end := context.WithDeadline(t.hardStop, deadline)
-	c.end = end
-	return ctx, c
+	return w.keeper.hold(t.hardStop, c, t.until, time.Now().Add(w.publishTimeout())), c
 }
 
 // patient tells a Slow sink how long to wait for one of its receivers, unless too much is under

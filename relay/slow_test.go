@@ -68,6 +68,29 @@ func TestSlowSinkHasItsTime(t *testing.T) {
 	})
 }
 
+// So may a batch of any other sink, within PublishTimeout: a claim may have left next to nothing of
+// the lease.
+func TestPublishOutlastsTheLeaseItBeganWith(t *testing.T) {
+	m := &memory{}
+	m.publishHook = func(ctx context.Context, _ []outbox.Delivery) []outbox.Result {
+		select {
+		case <-ctx.Done():
+			t.Errorf("the publish was ended: %v", ctx.Err())
+		case <-time.After(4900 * time.Millisecond):
+		}
+		return nil
+	}
+	m.add("a")
+	inBubble(t, m, Config{LeaseTTL: 3 * time.Second, PublishTimeout: 5 * time.Second}, func(t *testing.T, _ *tableRelay) {
+		pass(6 * time.Second)
+		m.locked(func() {
+			if len(m.published) != 1 || len(m.settled) != 1 {
+				t.Errorf("published %v, and %d were settled, want one", m.published, len(m.settled))
+			}
+		})
+	})
+}
+
 // It ends with the lease if that is not renewed.
 func TestSlowSinkEndsWithItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 	}
 	fmt.Println("seed", *seed)
 	logging.Disable() // go-redis writes lines of its own between those of the table
-	testenv.AtOnce(5) // most of a fault's time is spent waiting
+	testenv.AtOnce(3) // each has two relays, a subscriber and producers: five keep two processors busy
 	testenv.Main(m)
 	if n := leftOut.Load(); n > 0 {
 		fmt.Printf("%d faults were not struck: make chaos strikes all\n", n)

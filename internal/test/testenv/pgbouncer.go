@@ -125,6 +125,13 @@ func (b *PgBouncer) Stop() error { return b.server.close() }
 // sockets close.
 func (b *PgBouncer) Kill() error { return b.server.end(syscall.SIGKILL) }
 
+// Ended is closed when the pooler that runs now has ended.
+func (b *PgBouncer) Ended() <-chan struct{} {
+	b.server.mu.Lock()
+	defer b.server.mu.Unlock()
+	return b.server.process.exited
+}
+
 // Restart starts it again on the same port. A running one is killed first.
 func (b *PgBouncer) Restart() error {
 	if err := b.Kill(); err != nil {
