@@ -37,8 +37,7 @@ type Config struct {
 	PublishTimeout time.Duration
 	// RouteTimeout is for one batch and one sink of a table with Routes (100 ms). What a sink has
 	// not answered by then is delivered from outbox_deliveries, and the others do not wait for it.
-	// A sink with a method TakesCopies() bool that says yes has ten times as long: its server would
-	// take the same again.
+	// A sink that TakesCopies has ten times as long: its server would take the same again.
 	RouteTimeout time.Duration
 	// DatabaseTimeout is for one claim or one attempt to settle (10 s). A claim that ran out of it
 	// gets more at the next try, up to 8 times as much.

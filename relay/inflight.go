@@ -20,7 +20,7 @@ import (
 //	unanswered ────────────► unsettled ──────────► taken, remembered ───────────────────────────────────────────► gone
 //	     ▲                     │    ▲
 //	     │                     └────┘ refused: once more after 1 to 5 s
-//	     └── published to a Slow sink, of which some receivers have not answered yet
+//	     └── published to a sink with a Timeout, of which some receivers have not answered yet
 //
 // What is published to any other sink is answered and recorded within its turn, and only remembered
 // here. A record whose lane another relay has taken over is dropped in any state: the outcome is
@@ -66,11 +66,11 @@ func (in *inflight) exclude(limit outbox.ClaimLimit) outbox.ClaimLimit {
 	return limit
 }
 
-// A Slow sink has many receivers, and the slowest must not delay the others. So it is told how long
-// to wait for one of them. What has been answered by then is settled at once. A record with an
-// answer still to come stays with its worker and is settled later. Its lane is not handed over
-// before, and a relay that stops waits for it as for a batch: the next holder would publish it
-// again.
+// A sink with a Timeout has many receivers, and the slowest must not delay the others. So it is
+// told how long to wait for one of them. What has been answered by then is settled at once. A
+// record with an answer still to come stays with its worker and is settled later. Its lane is not
+// handed over before, and a relay that stops waits for it as for a batch: the next holder would
+// publish it again.
 const (
 	latePatience = 50 * time.Millisecond
 	// lateRecords is how many may be unanswered in a worker before it waits for whole batches: each

@@ -119,8 +119,8 @@ func (w *worker) publishing(t *turn) (context.Context, *call) {
 	return w.keeper.hold(t.hardStop, c, t.until, time.Now().Add(w.publishTimeout())), c
 }
 
-// patient tells a Slow sink how long to wait for one of its receivers, unless too much is under
-// way.
+// patient tells a sink with a Timeout how long to wait for one of its receivers, unless too much is
+// under way.
 func (w *worker) patient(ctx context.Context) context.Context {
 	if slowness(w.sink) == 0 || len(w.inflight.lingering()) >= lateRecords {
 		return ctx
