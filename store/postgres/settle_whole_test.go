@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
@@ -129,6 +130,48 @@ func TestSettleRefusedAsAWhole(t *testing.T) {
 			settled, err := opened.Settle(t.Context(), owner.Owner, leased.Lanes, outcomes)
 			if err != nil || settled.Delivered+settled.Dead != 20 {
 				t.Errorf("when it may: settled %+v, error %v", settled, err)
+			}
+		})
+	}
+}
+
+// Who may not connect is refused no row, and no handler has failed. A settle says why, and once he may
+// all of it is settled.
+func TestSettleWhileNobodyMayConnect(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, deny, permit string }{
+		{"login", "ALTER ROLE {login} NOLOGIN", "ALTER ROLE {login} LOGIN"},
+		{"right", "REVOKE CONNECT ON DATABASE {database} FROM PUBLIC", "GRANT CONNECT ON DATABASE {database} TO PUBLIC"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			admin := migrated(t)
+			pool, login := relayLogin(t, admin)
+			named := strings.NewReplacer("{login}", login, "{database}", query[string](t, admin, "SELECT current_database()"))
+			s, owner, lanes := serving(t, pool, outbox.OutboxEvents())
+			writeOrders(t, admin, 5, "a", "b")
+			records, err := s.Claim(t.Context(), lanes, everything)
+			if err != nil {
+				t.Fatal(err)
+			}
+			outcomes := make([]outbox.Outcome, len(records))
+			for i, r := range records {
+				outcomes[i] = outbox.Outcome{Record: r, State: outbox.Delivered, DeliveredTo: []string{"x"}}
+			}
+			exec(t, admin, named.Replace(tt.deny))
+			pool.Reset()
+			settled, err := s.Settle(t.Context(), owner, lanes, outcomes)
+			var refusal *outbox.RefusedError
+			if err == nil || errors.As(err, &refusal) || settled != (outbox.Settled{}) {
+				t.Fatalf("settled %+v, error %v, want one that refuses nothing", settled, err)
+			}
+			err = Transactions(pool).Do(t.Context(), func(pgx.Tx) error { return nil })
+			if class, _ := outbox.Classify(err); class != outbox.ClassUnavailable {
+				t.Errorf("a transaction of a group: %v, want it unavailable, which counts no attempt", err)
+			}
+			exec(t, admin, named.Replace(tt.permit))
+			if settled, err = s.Settle(t.Context(), owner, lanes, outcomes); err != nil || settled.Delivered != 10 {
+				t.Errorf("when he may: settled %+v, error %v", settled, err)
 			}
 		})
 	}

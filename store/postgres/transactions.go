@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -90,14 +89,12 @@ const again = 20 * time.Millisecond
 // classOf gives the error of a transaction its class. connection says that an error by which no
 // server has answered is of the connection, and not the handler's own.
 func classOf(ctx context.Context, err error, connection bool) error {
-	c := pgtable.Code(err)
 	switch {
 	case err == nil, ctx.Err() != nil:
 		return err
 	case pgtable.Transient(err):
 		return outbox.Postponed(err, again)
-	case c == "" && connection, c == pgtable.ReadOnly, strings.HasPrefix(c, "57P"), strings.HasPrefix(c, "08"),
-		strings.HasPrefix(c, "53"), strings.HasPrefix(c, "58"):
+	case pgtable.Code(err) == "" && connection, pgtable.Unwell(err):
 		return outbox.Unavailable(err)
 	}
 	return err

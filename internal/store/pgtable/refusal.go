@@ -3,6 +3,7 @@ package pgtable
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -16,10 +17,12 @@ const (
 	DiskFull         = "53100"
 )
 
-// Code is the SQLSTATE of an error by which the server answered, or "".
+// Code is the SQLSTATE by which the server answered a statement, or "". What it says to one who
+// wants to connect (a password was changed) is about no statement.
 func Code(err error) string {
 	var server *pgconn.PgError
-	if !errors.As(err, &server) {
+	var connecting *pgconn.ConnectError
+	if !errors.As(err, &server) || errors.As(err, &connecting) {
 		return ""
 	}
 	return server.Code
@@ -33,22 +36,18 @@ func Transient(err error) bool { return strings.HasPrefix(Code(err), "40") }
 // is tried again in seconds; as an error of its row it would wait for somebody to act.
 func Passes(err error) bool { return Transient(err) || Code(err) == LockNotAvailable }
 
-// Refused tells whether a server that is well did not take a request: for what a row contains, or
-// because somebody's trigger, policy or limit says so. It is not well while it starts or stops
-// (57P), runs out of connections, disk or memory (53, 58), or takes no writes (25006). Nor is it
-// when the connection is the trouble (08).
-func Refused(err error) bool {
+// Unwell tells whether a server, or a pooler, answers of itself and not of the statement: it starts
+// or stops (57P), takes no writes (25006), runs out of connections, disk or memory (53, 58), or the
+// connection is the trouble (08), or a pooler's login (28).
+func Unwell(err error) bool {
 	c := Code(err)
-	switch {
-	case c == "", c == ReadOnly, strings.HasPrefix(c, "57P"):
-		return false
-	}
-	switch c[:2] {
-	case "08", "53", "58":
-		return false
-	}
-	return true
+	return c == ReadOnly || strings.HasPrefix(c, "57P") ||
+		len(c) > 2 && slices.Contains([]string{"08", "28", "53", "58"}, c[:2])
 }
+
+// Refused tells whether a server that is well did not take a request: for what a row contains, or
+// because somebody's trigger, policy or limit says so.
+func Refused(err error) bool { return Code(err) != "" && !Unwell(err) }
 
 // OfTheData tells whether the server refused what a row contains, which trying again does not
 // change: data exceptions (22), integrity constraints (23), limits of the program (54), damaged

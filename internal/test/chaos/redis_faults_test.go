@@ -129,7 +129,7 @@ func slow(w *world) (struck int) {
 	w.underway(0)
 	for range 3 {
 		w.arrive(200)
-		w.command("DEBUG", "SLEEP", "4")
+		w.command("DEBUG", "SLEEP", "6") // longer than a publish may take
 		w.healed(outage)
 	}
 	return w.said("deadline exceeded")
