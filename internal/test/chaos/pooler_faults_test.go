@@ -84,7 +84,13 @@ func (w *world) supervise(b *testenv.PgBouncer) {
 // alike fails unless the sessions that an application gets from the pooler are as new ones.
 func (w *world) alike() {
 	w.t.Helper()
-	if found := testenv.SessionDifferences(w.t, w.pg.TCPURL("postgres"), w.relayDatabase, 10); len(found) > 0 {
+	var found []string
+	eventually(w.t, "ten sessions can be had of the pooler", func() bool {
+		var err error
+		found, err = testenv.CompareSessions(w.t.Context(), w.pg.TCPURL("postgres"), w.relayDatabase, 10)
+		return err == nil
+	})
+	if len(found) > 0 {
 		w.t.Errorf("pooled sessions differ from a new one:\n%s", strings.Join(found, "\n"))
 	}
 }

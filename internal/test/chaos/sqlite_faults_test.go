@@ -214,7 +214,7 @@ func (f *file) stopped(library *player) {
 func (f *file) startAgain() {
 	f.t.Helper()
 	for _, role := range []string{roleLibrary, rolePlain} {
-		f.play(role)
+		eventually(f.t, "a program that was started again commits", f.play(role).worked)
 	}
 	f.relay(nil)
 	f.relay(nil)

@@ -20,16 +20,33 @@ const sessionState = `
 	UNION ALL SELECT 'temporary ' || relname FROM pg_class WHERE relnamespace = pg_my_temp_schema()
 	UNION ALL SELECT 'advisory lock ' || mode FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'`
 
-// SessionDifferences takes n sessions at a time out of a pooler, as the transactions of an
-// application do. It returns what is different in them from a new session of PostgreSQL itself.
+// SessionDifferences is CompareSessions, for poolers that nobody kills.
 func SessionDifferences(t testing.TB, direct, pooled string, n int) (found []string) {
 	t.Helper()
-	fresh := stateOf(t, direct)
+	found, err := CompareSessions(t.Context(), direct, pooled, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// CompareSessions takes n sessions at a time out of a pooler, as the transactions of an application
+// do. It returns what is different in them from a new session of PostgreSQL itself.
+func CompareSessions(ctx context.Context, direct, pooled string, n int) (found []string, err error) {
+	fresh, err := take(ctx, direct)
+	if err == nil {
+		err = fresh.end(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
 	want := fresh.lines
-	fresh.end(t)
 	for i := range n {
-		session := stateOf(t, pooled)
-		defer session.end(t) // not before all are taken: each is another one
+		session, failed := take(ctx, pooled)
+		if failed != nil {
+			return nil, failed
+		}
+		defer func() { err = errors.Join(err, session.end(ctx)) }() // not before all are taken: each is another one
 		for line := range session.lines {
 			if !want[line] {
 				found = append(found, fmt.Sprintf("session %d has %s", i, line))
@@ -41,7 +58,7 @@ func SessionDifferences(t testing.TB, direct, pooled string, n int) (found []str
 			}
 		}
 	}
-	return found
+	return found, nil
 }
 
 // takenSession is a session in a transaction.
@@ -50,36 +67,31 @@ type takenSession struct {
 	lines map[string]bool
 }
 
-func stateOf(t testing.TB, url string) takenSession {
-	t.Helper()
+func take(ctx context.Context, url string) (s takenSession, err error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
-		t.Fatal(err)
+		return s, err
 	}
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
-	conn, err := pgx.ConnectConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
+	if s.conn, err = pgx.ConnectConfig(ctx, cfg); err != nil {
+		return s, err
 	}
-	s := takenSession{conn: conn, lines: map[string]bool{}}
-	_, err = conn.Exec(t.Context(), "BEGIN")
-	rows, failed := conn.Query(t.Context(), sessionState)
+	_, err = s.conn.Exec(ctx, "BEGIN")
+	rows, failed := s.conn.Query(ctx, sessionState)
 	lines, reading := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err := errors.Join(err, failed, reading); err != nil {
-		t.Fatal(err)
+		return s, errors.Join(err, s.conn.Close(ctx))
 	}
+	s.lines = map[string]bool{}
 	for _, line := range lines {
 		s.lines[line] = true
 	}
-	return s
+	return s, nil
 }
 
-func (s takenSession) end(t testing.TB) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), cleanupLimit)
+func (s takenSession) end(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupLimit)
 	defer cancel()
 	_, err := s.conn.Exec(ctx, "ROLLBACK")
-	if err := errors.Join(err, s.conn.Close(ctx)); err != nil {
-		t.Error(err)
-	}
+	return errors.Join(err, s.conn.Close(ctx))
 }
