@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -28,9 +29,32 @@ func TestWalk(t *testing.T) {
 	program := filepath.Join(folder, "walk")
 	run(t, "go", "build", "-cover", "-covermode=atomic", "-coverpkg=github.com/outboxrelay/outbox/...", "-o", program,
 		"./walk")
+	page, err := os.ReadFile(architecture)
+	noError(t, err)
+	before, rest, ok := strings.Cut(string(page), walkBegins)
+	known, after, ends := strings.Cut(rest, walkEnds)
+	if !ok || !ends {
+		t.Fatalf("%s has no place for the walk", architecture)
+	}
 	database := testenv.Database(t)
 	noError(t, migrations.Up(t.Context(), database, "core"))
-	run(t, program, database, "redis://"+testenv.RedisServer(t).Addr(), folder)
+	redis := "redis://" + testenv.RedisServer(t).Addr()
+	var walked string
+	for n := 0; n == 0 || n < 3 && walked != known; n++ { // on a busy machine an idle relay may claim, and ping
+		walked = walk(t, program, database, redis, filepath.Join(folder, strconv.Itoa(n)))
+	}
+	if os.Getenv("OUTBOX_WALK") == "write" {
+		noError(t, os.WriteFile(architecture, []byte(before+walkBegins+walked+walkEnds+after), 0o600))
+	} else if known != walked {
+		t.Errorf("%s names other files: run this test with OUTBOX_WALK=write. It has:\n%s", architecture, known)
+	}
+}
+
+// walk executes the program and returns what it has executed, for the page.
+func walk(t *testing.T, program, database, redis, folder string) string {
+	t.Helper()
+	noError(t, os.Mkdir(folder, 0o700))
+	run(t, program, database, redis, folder)
 	idle := executed(t, filepath.Join(folder, "idle"))
 	written := without(executed(t, filepath.Join(folder, "write")), idle)
 	published := without(without(executed(t, filepath.Join(folder, "publish")), idle), written)
@@ -46,18 +70,7 @@ func TestWalk(t *testing.T) {
 	b.WriteString("\n")
 	t.Logf("%d files to write, %d to publish, %d idle:\n%s\n%s", len(written), len(published), len(idle), b.String(),
 		strings.Join(idle, "\n"))
-	page, err := os.ReadFile(architecture)
-	noError(t, err)
-	before, rest, ok := strings.Cut(string(page), walkBegins)
-	known, after, ends := strings.Cut(rest, walkEnds)
-	if !ok || !ends {
-		t.Fatalf("%s has no place for the walk", architecture)
-	}
-	if os.Getenv("OUTBOX_WALK") == "write" {
-		noError(t, os.WriteFile(architecture, []byte(before+walkBegins+b.String()+walkEnds+after), 0o600))
-	} else if known != b.String() {
-		t.Errorf("%s names other files: run this test with OUTBOX_WALK=write. It has:\n%s", architecture, known)
-	}
+	return b.String()
 }
 
 // executed are the files of which something was executed, without the module's path.
