@@ -150,14 +150,7 @@ func TestSettleWhileNobodyMayConnect(t *testing.T) {
 			named := strings.NewReplacer("{login}", login, "{database}", query[string](t, admin, "SELECT current_database()"))
 			s, owner, lanes := serving(t, pool, outbox.OutboxEvents())
 			writeOrders(t, admin, 5, "a", "b")
-			records, err := s.Claim(t.Context(), lanes, everything)
-			if err != nil {
-				t.Fatal(err)
-			}
-			outcomes := make([]outbox.Outcome, len(records))
-			for i, r := range records {
-				outcomes[i] = outbox.Outcome{Record: r, State: outbox.Delivered, DeliveredTo: []string{"x"}}
-			}
+			outcomes := delivered(t, s, lanes)
 			exec(t, admin, named.Replace(tt.deny))
 			pool.Reset()
 			settled, err := s.Settle(t.Context(), owner, lanes, outcomes)

@@ -16,8 +16,8 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// settleAll claims everything and settles it as delivered.
-func settleAll(t *testing.T, s *store, owner uuid.UUID, lanes []outbox.Lane) (outbox.Settled, *outbox.RefusedError) {
+// delivered claims everything, as delivered.
+func delivered(t *testing.T, s *store, lanes []outbox.Lane) []outbox.Outcome {
 	t.Helper()
 	records, err := s.Claim(t.Context(), lanes, everything)
 	if err != nil {
@@ -27,7 +27,13 @@ func settleAll(t *testing.T, s *store, owner uuid.UUID, lanes []outbox.Lane) (ou
 	for i, r := range records {
 		outcomes[i] = outbox.Outcome{Record: r, State: outbox.Delivered, DeliveredTo: []string{"x"}}
 	}
-	settled, err := s.Settle(t.Context(), owner, lanes, outcomes)
+	return outcomes
+}
+
+// settleAll settles everything as delivered.
+func settleAll(t *testing.T, s *store, owner uuid.UUID, lanes []outbox.Lane) (outbox.Settled, *outbox.RefusedError) {
+	t.Helper()
+	settled, err := s.Settle(t.Context(), owner, lanes, delivered(t, s, lanes))
 	var refusal *outbox.RefusedError
 	if err != nil && !errors.As(err, &refusal) {
 		t.Fatal(err)
