@@ -375,19 +375,18 @@ func (k *leaseKeeper) paused() pauses {
 	return k.pauses
 }
 
-// holdCheck is how often a publish looks whether its lanes are still held, and the relay is not to
-// stop.
+// holdCheck is how often a publish looks whether its lanes are still held.
 const holdCheck = 500 * time.Millisecond
 
 // hold returns a context that ends at the deadline, or when the lease of the call's lanes was not
 // renewed. A publish may outlast the lease that it began with: one that ended there would never get
 // an event through that takes longer than what its claim has left of it (25 MB, on a busy machine).
-// If the relay is to stop, the context ends early enough for the settle.
+// If the relay is to stop, the context of a sink with a Timeout ends early enough for the settle.
 func (k *leaseKeeper) hold(ctx context.Context, c *call, until, deadline time.Time) context.Context {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	var look *time.Timer
 	look = time.AfterFunc(time.Hour, func() { // not before look is set
-		if until = k.extended(*c.lanes.Load(), until); over(until) || k.drained() {
+		if until = k.extended(*c.lanes.Load(), until); over(until) || c.slow && k.drained() {
 			cancel()
 		}
 		if ctx.Err() == nil {
@@ -421,6 +420,7 @@ func (g *glance) fresh() bool { return g != nil && time.Since(g.asked) < freshFo
 // call is a call of a sink and what it has left under way. Its context ends when lanes are held no
 // more.
 type call struct {
+	slow  bool // of a sink whose Timeout is longer than others'
 	end   context.CancelFunc
 	lanes atomic.Pointer[[]outbox.Lane]
 }

@@ -114,9 +114,10 @@ func (r *tableRelay) publishTimeout() time.Duration {
 // publishing returns the context of a publish. It ends at the latest when another relay may take
 // the lanes over.
 func (w *worker) publishing(t *turn) (context.Context, *call) {
-	c := &call{}
+	limit := w.publishTimeout()
+	c := &call{slow: limit > w.cfg.PublishTimeout}
 	c.lanes.Store(&t.lanes)
-	return w.keeper.hold(t.hardStop, c, t.until, time.Now().Add(w.publishTimeout())), c
+	return w.keeper.hold(t.hardStop, c, t.until, time.Now().Add(limit)), c
 }
 
 // patient tells a sink with a Timeout how long to wait for one of its receivers, unless too much is
