@@ -81,7 +81,8 @@ func TestPublishOutlastsTheLeaseItBeganWith(t *testing.T) {
 		return nil
 	}
 	m.add("a")
-	inBubble(t, m, Config{LeaseTTL: 3 * time.Second, PublishTimeout: 5 * time.Second}, func(t *testing.T, _ *tableRelay) {
+	cfg := Config{LeaseTTL: 3 * time.Second, PublishTimeout: 5 * time.Second}
+	inBubble(t, m, cfg, func(t *testing.T, _ *tableRelay) {
 		pass(6 * time.Second)
 		m.locked(func() {
 			if len(m.published) != 1 || len(m.settled) != 1 {

@@ -46,7 +46,7 @@ func relayLogin(t *testing.T, admin *pgxpool.Pool) (pool *pgxpool.Pool, login st
 // row is made to wait for it, and once it may again all of it is settled.
 func TestSettleRefusedAsAWhole(t *testing.T) {
 	t.Parallel()
-	delivered := func(*outbox.Outcome) {}
+	unchanged := func(*outbox.Outcome) {}
 	dead := func(o *outbox.Outcome) {
 		o.State, o.Attempts = outbox.Dead, 1
 		o.Failures = []outbox.Failure{{Destination: "x", Reason: outbox.ReasonDeliveryFailed, Error: "refused"}}
@@ -68,22 +68,22 @@ func TestSettleRefusedAsAWhole(t *testing.T) {
 		deny, permit string // LOGIN stands for the relay's
 		says         string
 	}{
-		{"mark", outbox.OutboxEvents, delivered, "REVOKE UPDATE (status) ON outbox_events FROM outbox_relay",
+		{"mark", outbox.OutboxEvents, unchanged, "REVOKE UPDATE (status) ON outbox_events FROM outbox_relay",
 			"GRANT UPDATE (status) ON outbox_events TO outbox_relay", "UPDATE (status"},
-		{"delete", removing(outbox.SettleDelete), delivered, "REVOKE DELETE ON outbox_events FROM outbox_relay",
+		{"delete", removing(outbox.SettleDelete), unchanged, "REVOKE DELETE ON outbox_events FROM outbox_relay",
 			"GRANT DELETE ON outbox_events TO outbox_relay", "DELETE"},
-		{"archive", removing(outbox.SettleArchive), delivered, "REVOKE INSERT ON outbox_archive FROM outbox_relay",
+		{"archive", removing(outbox.SettleArchive), unchanged, "REVOKE INSERT ON outbox_archive FROM outbox_relay",
 			"GRANT INSERT ON outbox_archive TO outbox_relay", "outbox_archive"},
 		{"owed", outbox.OutboxEvents, owed, "REVOKE INSERT ON outbox_deliveries FROM outbox_relay",
 			"GRANT INSERT ON outbox_deliveries TO outbox_relay", "outbox_deliveries"},
 		{"letters", outbox.OutboxEvents, dead, "REVOKE INSERT ON job_dlq FROM outbox_relay",
 			"GRANT INSERT ON job_dlq TO outbox_relay", "job_dlq"},
-		{"log", outbox.OutboxLog, delivered, "REVOKE INSERT ON outbox_log_positions FROM outbox_relay",
+		{"log", outbox.OutboxLog, unchanged, "REVOKE INSERT ON outbox_log_positions FROM outbox_relay",
 			"GRANT INSERT ON outbox_log_positions TO outbox_relay", "outbox_log_positions"},
-		{"read only", outbox.OutboxEvents, delivered, "ALTER ROLE LOGIN SET default_transaction_read_only = on",
+		{"read only", outbox.OutboxEvents, unchanged, "ALTER ROLE LOGIN SET default_transaction_read_only = on",
 			"ALTER ROLE LOGIN RESET default_transaction_read_only", "default_transaction_read_only"},
-		{"no disk", outbox.OutboxEvents, delivered, fails, "DROP TRIGGER fails ON outbox_events", "free space"},
-		{"no table", removing(outbox.SettleArchive), delivered, "ALTER TABLE outbox_archive RENAME TO gone",
+		{"no disk", outbox.OutboxEvents, unchanged, fails, "DROP TRIGGER fails ON outbox_events", "free space"},
+		{"no table", removing(outbox.SettleArchive), unchanged, "ALTER TABLE outbox_archive RENAME TO gone",
 			"ALTER TABLE gone RENAME TO outbox_archive", "outbox_archive does not exist"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -107,13 +107,11 @@ func TestSettleRefusedAsAWhole(t *testing.T) {
 			}
 			exec(t, admin, `INSERT INTO `+layout.Table+` (event_topic, occurred_at, source_bc, payload)
 				SELECT 'order.placed', now(), 'shop', '{}' FROM generate_series(1, 20)`)
-			records, err := opened.Claim(t.Context(), leased.Lanes, everything)
-			if err != nil || len(records) != 20 {
-				t.Fatalf("claimed %d, error %v", len(records), err)
+			outcomes := delivered(t, opened, leased.Lanes)
+			if len(outcomes) != 20 {
+				t.Fatalf("claimed %d", len(outcomes))
 			}
-			outcomes := make([]outbox.Outcome, len(records))
-			for i, r := range records {
-				outcomes[i] = outbox.Outcome{Record: r, State: outbox.Delivered, DeliveredTo: []string{"x"}}
+			for i := range outcomes {
 				tt.outcome(&outcomes[i])
 			}
 			exec(t, admin, strings.ReplaceAll(tt.deny, "LOGIN", login))
@@ -135,19 +133,21 @@ func TestSettleRefusedAsAWhole(t *testing.T) {
 	}
 }
 
-// Who may not connect is refused no row, and no handler has failed. A settle says why, and once he may
-// all of it is settled.
+// Who may not connect is refused no row, and no handler has failed. A settle says why, and once he
+// may all of it is settled.
 func TestSettleWhileNobodyMayConnect(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, deny, permit string }{
 		{"login", "ALTER ROLE {login} NOLOGIN", "ALTER ROLE {login} LOGIN"},
-		{"right", "REVOKE CONNECT ON DATABASE {database} FROM PUBLIC", "GRANT CONNECT ON DATABASE {database} TO PUBLIC"},
+		{"right", "REVOKE CONNECT ON DATABASE {database} FROM PUBLIC",
+			"GRANT CONNECT ON DATABASE {database} TO PUBLIC"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			admin := migrated(t)
 			pool, login := relayLogin(t, admin)
-			named := strings.NewReplacer("{login}", login, "{database}", query[string](t, admin, "SELECT current_database()"))
+			database := query[string](t, admin, "SELECT current_database()")
+			named := strings.NewReplacer("{login}", login, "{database}", database)
 			s, owner, lanes := serving(t, pool, outbox.OutboxEvents())
 			writeOrders(t, admin, 5, "a", "b")
 			outcomes := delivered(t, s, lanes)

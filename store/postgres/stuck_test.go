@@ -17,7 +17,7 @@ import (
 )
 
 // delivered claims everything, as delivered.
-func delivered(t *testing.T, s *store, lanes []outbox.Lane) []outbox.Outcome {
+func delivered(t *testing.T, s outbox.Store, lanes []outbox.Lane) []outbox.Outcome {
 	t.Helper()
 	records, err := s.Claim(t.Context(), lanes, everything)
 	if err != nil {

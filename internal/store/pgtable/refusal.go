@@ -41,8 +41,8 @@ func Passes(err error) bool { return Transient(err) || Code(err) == LockNotAvail
 // connection is the trouble (08), or a pooler's login (28).
 func Unwell(err error) bool {
 	c := Code(err)
-	return c == ReadOnly || strings.HasPrefix(c, "57P") ||
-		len(c) > 2 && slices.Contains([]string{"08", "28", "53", "58"}, c[:2])
+	return slices.ContainsFunc([]string{"08", ReadOnly, "28", "53", "57P", "58"},
+		func(class string) bool { return strings.HasPrefix(c, class) })
 }
 
 // Refused tells whether a server that is well did not take a request: for what a row contains, or
