@@ -17,7 +17,8 @@ import (
 //
 // One that ran out of time is given twice as much at the next try, up to 8 times DatabaseTimeout.
 // With the same limit a single row could hold its lanes for ever. A number that is 1 GB long took
-// 15 s to turn into text, on a busy machine.
+// 15 s to turn into text, on a busy machine. One that took long leaves the next as much: it may have
+// brought what is before such a row. Each try that ran out of time goes on at the server meanwhile.
 func (w *worker) claim(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
 	limit = w.inflight.exclude(limit)
 	limit.Paused, limit.Destination = w.keeper.paused().Paused, w.cfg.table.Destination
@@ -40,7 +41,9 @@ func (w *worker) claim(ctx context.Context, lanes []outbox.Lane, limit outbox.Cl
 		}
 		return nil, fmt.Errorf("claim: %w", err)
 	}
-	w.pacer.answered(limit, len(w.inflight.waiting), len(records), time.Since(began))
+	took := time.Since(began)
+	w.pacer.relax(&w.cfg, took)
+	w.pacer.answered(limit, len(w.inflight.waiting), len(records), took)
 	w.inflight.taken.answered(time.Now())
 	return records, nil
 }
@@ -111,7 +114,7 @@ type pacer struct {
 	lulls   int           // lullsPerEmpty, of what is owed
 	lull    time.Duration // before the next claim, if nothing wakes: the last found nothing
 
-	patience  int // how often the last claims in a row have run out of time
+	patience  int // how often the time of the next claim is doubled
 	modesty   int // by how many bits the next claim asks for less because of that
 	fulfilled int // full claims since
 }
@@ -174,6 +177,13 @@ func (p *pacer) modest(records int) int { return max(records>>p.modesty, 1) }
 // timeout is how long the next claim may take.
 func (p *pacer) timeout(cfg *tableConfig) time.Duration { return cfg.DatabaseTimeout << p.patience }
 
+// relax leaves the next claim as much time as one needed that took so long, and was answered.
+func (p *pacer) relax(cfg *tableConfig, took time.Duration) {
+	for p.patience > 0 && took < cfg.DatabaseTimeout<<(p.patience-1) {
+		p.patience--
+	}
+}
+
 // failed learns from a claim that failed. ended says that it ran out of timeout.
 func (p *pacer) failed(err error, ended bool) {
 	switch {
@@ -187,7 +197,7 @@ func (p *pacer) failed(err error, ended bool) {
 // answered learns from a claim within limit that brought so many records, while some waited in the
 // worker.
 func (p *pacer) answered(limit outbox.ClaimLimit, waiting, records int, took time.Duration) {
-	p.patience, p.rest, p.lull = 0, 0, 0
+	p.rest, p.lull = 0, 0
 	if records == 0 {
 		p.lull = min(time.Duration(p.lulls)*took, maxWaitingRest)
 	}

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -45,6 +46,32 @@ func TestClaimLimits(t *testing.T) {
 	w.pacer.adapt(false, time.Second, 0)
 	if got := w.pacer.limit(&ticket{}, &w.cfg); got.Fair || got.Records != 100*batchesPerClaim {
 		t.Errorf("with no backlog: %+v", got)
+	}
+}
+
+// A claim that ran out of time has the next one wait for twice as long, and one that was answered
+// for as long as that took. What made it long may be a row that it ended before.
+func TestClaimPatience(t *testing.T) {
+	t.Parallel()
+	p, cfg := newPacer(), tableConfig{Config: Config{DatabaseTimeout: 5 * time.Second}}
+	for _, c := range []struct {
+		took time.Duration // 0: it ran out of time
+		want time.Duration // for the next one
+	}{
+		{0, 10 * time.Second}, {0, 20 * time.Second}, {0, 40 * time.Second}, {0, 40 * time.Second},
+		{25 * time.Second, 40 * time.Second},
+		{15 * time.Second, 20 * time.Second},
+		{time.Second, 5 * time.Second},
+		{0, 10 * time.Second}, {5 * time.Second, 10 * time.Second}, {4 * time.Second, 5 * time.Second},
+	} {
+		if c.took == 0 {
+			p.failed(context.DeadlineExceeded, true)
+		} else {
+			p.relax(&cfg, c.took)
+		}
+		if got := p.timeout(&cfg); got != c.want {
+			t.Errorf("after one of %s the next claim may take %s, want %s", c.took, got, c.want)
+		}
 	}
 }
 

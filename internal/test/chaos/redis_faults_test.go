@@ -165,7 +165,7 @@ func halfOpen(w *world) (struck int) {
 		w.arrive(200)
 		p.add(w.t, "timeout", "upstream", "timeout", 0)
 		p.add(w.t, "timeout", "downstream", "timeout", 0)
-		time.Sleep(4 * time.Second)
+		time.Sleep(6 * time.Second) // longer than PublishTimeout
 		p.heal(w.t)
 		w.healed(outage)
 	}
