@@ -17,8 +17,8 @@ import (
 //
 // One that ran out of time is given twice as much at the next try, up to 8 times DatabaseTimeout.
 // With the same limit a single row could hold its lanes for ever. A number that is 1 GB long took
-// 15 s to turn into text, on a busy machine. One that took long leaves the next as much: it may have
-// brought what is before such a row. Each try that ran out of time goes on at the server meanwhile.
+// 15 s to turn into text, on a busy machine. One that took long leaves the next as much: it may
+// have brought what is before such a row. A try that ran out of time goes on at the server.
 func (w *worker) claim(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
 	limit = w.inflight.exclude(limit)
 	limit.Paused, limit.Destination = w.keeper.paused().Paused, w.cfg.table.Destination
