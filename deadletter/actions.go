@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 )
@@ -10,10 +11,7 @@ import (
 // the other, one a transaction, are summed up in the newest. They are those that name the same run
 // in their detail and have nobody else's between them.
 func Actions(ctx context.Context, store Store, f ActionFilter) (actions []Action, next string, err error) {
-	limit := f.Limit
-	if limit == 0 {
-		limit = 50
-	}
+	limit := cmp.Or(f.Limit, 50)
 	f.Limit = max(limit, 100)
 	run, last := "", "" // of the action that is being summed up, and its oldest entry's id
 	for {

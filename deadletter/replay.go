@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/backoff"
 )
 
 const (
@@ -126,10 +127,7 @@ func newPace(o ReplayOptions) (*pace, error) {
 func (p *pace) wait(ctx context.Context, letters int) error {
 	if p.Rate > 0 {
 		due := p.began.Add(time.Duration(float64(letters) / float64(p.Rate) * float64(time.Second)))
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Until(due)):
-		}
+		backoff.Wait(ctx, time.Until(due))
 	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("replay: %w", err)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox/internal/backoff"
 )
 
 // maxSet is the most letters of a Set.
@@ -235,10 +237,8 @@ func (r *steppedReplay) settled(ctx context.Context, step int, letters []uuid.UU
 				"their table?",
 				ErrStopped, became.Waiting, became.Letters, step, r.steps.Wait)
 		}
-		select {
-		case <-ctx.Done():
+		if !backoff.Wait(ctx, watchEvery) {
 			return fmt.Errorf("replay: %w", ctx.Err())
-		case <-time.After(watchEvery):
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/backoff"
 )
 
 // Transactions are those of a database that has effects. postgres.Transactions,
@@ -68,10 +69,7 @@ func (t Transactions[Tx]) Register(
 		case !waiting:
 			away(err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(registerEvery):
-		}
+		backoff.Wait(ctx, registerEvery)
 	}
 }
 

@@ -63,25 +63,7 @@ type Config struct {
 // problem at once. It is for a look at them: New does the same by itself.
 func (c Config) WithDefaults() (Config, error) {
 	var problems []error
-	positive := func(field string, v *time.Duration, def time.Duration) {
-		if *v == 0 {
-			*v = def
-		}
-		if *v < 0 {
-			problems = append(problems, fmt.Errorf("%s is %s, must be positive", field, *v))
-		}
-	}
-	count := func(field string, v *int, def int) {
-		if *v == 0 {
-			*v = def
-		}
-		if *v < 0 {
-			problems = append(problems, fmt.Errorf("%s is %d, must be positive", field, *v))
-		}
-	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if c.Instance == "" {
 		host, err := os.Hostname()
 		if err != nil {
@@ -89,21 +71,19 @@ func (c Config) WithDefaults() (Config, error) {
 		}
 		c.Instance = fmt.Sprintf("%s, process %d", host, os.Getpid())
 	}
-	if c.RecoveryRate == 0 {
-		c.RecoveryRate = 20_000
-	}
-	count("Workers", &c.Workers, 2)
-	count("BatchRecords", &c.BatchRecords, 1000)
-	count("BatchBytes", &c.BatchBytes, 8<<20)
-	positive("PollMax", &c.PollMax, 200*time.Millisecond)
-	positive("PollMin", &c.PollMin, min(1500*time.Microsecond, max(c.PollMax, 1)))
-	positive("LeaseTTL", &c.LeaseTTL, 10*time.Second)
-	positive("LeaseMargin", &c.LeaseMargin, c.LeaseTTL/10)
-	positive("PublishTimeout", &c.PublishTimeout, 5*time.Second)
-	positive("RouteTimeout", &c.RouteTimeout, 100*time.Millisecond)
-	positive("DatabaseTimeout", &c.DatabaseTimeout, 10*time.Second)
-	positive("DrainTimeout", &c.DrainTimeout, 30*time.Second)
-	count("MaxAttempts", &c.MaxAttempts, 5)
+	c.RecoveryRate = cmp.Or(c.RecoveryRate, 20_000)
+	positive(&problems, "Workers", &c.Workers, 2)
+	positive(&problems, "BatchRecords", &c.BatchRecords, 1000)
+	positive(&problems, "BatchBytes", &c.BatchBytes, 8<<20)
+	positive(&problems, "PollMax", &c.PollMax, 200*time.Millisecond)
+	positive(&problems, "PollMin", &c.PollMin, min(1500*time.Microsecond, max(c.PollMax, 1)))
+	positive(&problems, "LeaseTTL", &c.LeaseTTL, 10*time.Second)
+	positive(&problems, "LeaseMargin", &c.LeaseMargin, c.LeaseTTL/10)
+	positive(&problems, "PublishTimeout", &c.PublishTimeout, 5*time.Second)
+	positive(&problems, "RouteTimeout", &c.RouteTimeout, 100*time.Millisecond)
+	positive(&problems, "DatabaseTimeout", &c.DatabaseTimeout, 10*time.Second)
+	positive(&problems, "DrainTimeout", &c.DrainTimeout, 30*time.Second)
+	positive(&problems, "MaxAttempts", &c.MaxAttempts, 5)
 	c.Backoff = c.Backoff.withDefaults(Backoff{Base: 5 * time.Second, Factor: 2, Cap: 15 * time.Minute, Jitter: 0.2})
 	c.Backoff.check("Backoff", &problems)
 	complete(c.Policies, "", RetryPolicy{MaxAttempts: c.MaxAttempts, Backoff: c.Backoff}, &problems)
@@ -122,6 +102,13 @@ func (c Config) WithDefaults() (Config, error) {
 	c.LetterRetention = completeRetention(c.LetterRetention, letters)
 	checkRetention(c.LetterRetention, "LetterRetention", &problems)
 	return c, errors.Join(problems...)
+}
+
+// positive has 0 be def, and refuses what is negative.
+func positive[T int | time.Duration](problems *[]error, field string, v *T, def T) {
+	if *v = cmp.Or(*v, def); *v < 0 {
+		*problems = append(*problems, fmt.Errorf("%s is %v, must be positive", field, *v))
+	}
 }
 
 // tableConfig is what the loops of one table go by. What both have counts as table has it.

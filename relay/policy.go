@@ -45,10 +45,7 @@ func complete(policies []RetryPolicy, of string, def RetryPolicy, problems *[]er
 			wanted := errors.New("want a name or a pattern such as orders.*")
 			add("Destination is %q: %w", p.Destination, errors.Join(err, wanted))
 		}
-		if p.MaxAttempts == 0 {
-			p.MaxAttempts = def.MaxAttempts
-		}
-		if p.MaxAttempts < 0 {
+		if p.MaxAttempts = cmp.Or(p.MaxAttempts, def.MaxAttempts); p.MaxAttempts < 0 {
 			add("MaxAttempts is %d, must be positive", p.MaxAttempts)
 		}
 		p.Backoff = p.Backoff.withDefaults(def.Backoff)
@@ -59,20 +56,8 @@ func complete(policies []RetryPolicy, of string, def RetryPolicy, problems *[]er
 
 // withDefaults returns b with its zero fields taken from def. A negative Jitter is none.
 func (b Backoff) withDefaults(def Backoff) Backoff {
-	fill := func(v *time.Duration, def time.Duration) {
-		if *v == 0 {
-			*v = def
-		}
-	}
-	fill(&b.Base, def.Base)
-	fill(&b.Cap, def.Cap)
-	if b.Factor == 0 {
-		b.Factor = def.Factor
-	}
-	if b.Jitter == 0 {
-		b.Jitter = def.Jitter
-	}
-	b.Jitter = max(b.Jitter, 0)
+	b.Base, b.Cap = cmp.Or(b.Base, def.Base), cmp.Or(b.Cap, def.Cap)
+	b.Factor, b.Jitter = cmp.Or(b.Factor, def.Factor), max(cmp.Or(b.Jitter, def.Jitter), 0)
 	return b
 }
 

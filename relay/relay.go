@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/backoff"
 )
 
 // Relay delivers the events of a database's tables to their sinks, and removes what was delivered
@@ -209,10 +210,8 @@ func (r *Relay) open(ctx context.Context) (serving, error) {
 		}
 		r.wait("waiting for the database: " + err.Error())
 		r.cfg.Logger.Warn("waiting for the database", "error", err, "retry_in", pause.String())
-		select {
-		case <-ctx.Done():
+		if !backoff.Wait(ctx, pause) {
 			return serving{}, ctx.Err()
-		case <-time.After(pause):
 		}
 	}
 }

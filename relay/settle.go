@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/backoff"
 	"github.com/outboxrelay/outbox/internal/fault"
 )
 
@@ -178,10 +179,8 @@ func (w *worker) settle(
 			return outbox.Settled{}, nil, err
 		}
 		w.failed(err)
-		select {
-		case <-hardStop.Done():
+		if !backoff.Wait(hardStop, pause) {
 			return outbox.Settled{}, nil, err
-		case <-time.After(pause):
 		}
 		pause = min(pause*2, 2*time.Second)
 	}

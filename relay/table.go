@@ -86,20 +86,14 @@ func (c *Config) served() ([]Table, error) {
 // complete fills the table's gaps from the relay's configuration.
 func (t *Table) complete(c *Config, of string, problems *[]error) {
 	known := func(sink string) bool { return sink == DefaultSink || c.Sinks[sink] != nil }
-	if t.Sink == "" {
-		t.Sink = DefaultSink
-	}
-	if !known(t.Sink) {
+	if t.Sink = cmp.Or(t.Sink, DefaultSink); !known(t.Sink) {
 		*problems = append(*problems, fmt.Errorf("%sthere is no sink %q", of, t.Sink))
 	}
 	if t.Destination.String() == "" {
 		t.Destination = builtin("{topic}")
 	}
 	t.Routes = routes(t.Routes).complete(of, t.Destination, known, problems)
-	if t.MaxAttempts == 0 {
-		t.MaxAttempts = c.MaxAttempts
-	}
-	if t.MaxAttempts < 0 {
+	if t.MaxAttempts = cmp.Or(t.MaxAttempts, c.MaxAttempts); t.MaxAttempts < 0 {
 		*problems = append(*problems, fmt.Errorf("%sMaxAttempts is %d, must be positive", of, t.MaxAttempts))
 	}
 	t.Backoff = t.Backoff.withDefaults(c.Backoff)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/backoff"
 )
 
 // watch looks at all tables until ctx ends. A relay with nothing to do so asks once every PollMax,
@@ -38,10 +39,7 @@ func (r *Relay) watch(ctx context.Context, tables []*tableRelay) error {
 				t.see(&glance{seen[i], asked})
 			}
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(r.cfg.PollMax):
-		}
+		backoff.Wait(ctx, r.cfg.PollMax)
 	}
 	return nil
 }

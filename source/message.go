@@ -121,9 +121,7 @@ func (m *Message) event(cfg *Config) outbox.Event {
 	if utf8.RuneCountInString(e.Source) > maxSource { // a URI may be longer
 		e.Metadata["source"], e.Source = e.Source, ""
 	}
-	if e.Source == "" {
-		e.Source = cfg.Name
-	}
+	e.Source = cmp.Or(e.Source, cfg.Name)
 	return e
 }
 

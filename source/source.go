@@ -165,10 +165,7 @@ func (r *run[Tx]) again(ctx context.Context, what string, passes func(outbox.Cla
 		case failures == 0:
 			r.warn(what, err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(waits.Delay(failures + 1)):
-		}
+		backoff.Wait(ctx, waits.Delay(failures+1))
 	}
 }
 

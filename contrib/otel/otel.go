@@ -41,12 +41,8 @@ const own = "outbox"
 // New returns what makes spans. An error is the MeterProvider's.
 func New(cfg Config) (*Tracing, error) {
 	const scope = "github.com/outboxrelay/outbox/contrib/otel"
-	if cfg.TracerProvider == nil {
-		cfg.TracerProvider = otel.GetTracerProvider()
-	}
-	if cfg.MeterProvider == nil {
-		cfg.MeterProvider = otel.GetMeterProvider()
-	}
+	cfg.TracerProvider = cmp.Or(cfg.TracerProvider, otel.GetTracerProvider())
+	cfg.MeterProvider = cmp.Or(cfg.MeterProvider, otel.GetMeterProvider())
 	waited, err := cfg.MeterProvider.Meter(scope).Float64Histogram("outbox.delivery.latency", metric.WithUnit("s"),
 		metric.WithDescription("From an event's insert, by the database's clock, to the sink's answer, by the relay's."),
 		metric.WithExplicitBucketBoundaries(.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60))

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -96,12 +97,8 @@ func (g *Group[Tx]) add(eventType string, h *handler[Tx]) {
 		panic(fmt.Sprintf("group %s: there are two handlers for %s", g.cfg.Name, eventType))
 	}
 	h.TypeConfig = g.cfg.Types[eventType]
-	if h.Timeout == 0 {
-		h.Timeout = g.cfg.Timeout
-	}
-	if h.Batch == 0 {
-		h.Batch = 100
-	}
+	h.Timeout = cmp.Or(h.Timeout, g.cfg.Timeout)
+	h.Batch = cmp.Or(h.Batch, 100)
 	g.handlers[eventType] = h
 }
 

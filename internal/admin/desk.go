@@ -12,6 +12,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/backoff"
 	"github.com/outboxrelay/outbox/internal/condition"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/store/operate"
@@ -168,10 +169,7 @@ func (d *Desk) Run(ctx context.Context) error {
 		for end := time.Now().Add(lookedFor); ctx.Err() == nil; {
 			began := time.Now()
 			_, every := d.Sample(ctx)
-			select {
-			case <-ctx.Done():
-			case <-time.After(every - time.Since(began)):
-			}
+			backoff.Wait(ctx, every-time.Since(began))
 			d.mu.Lock()
 			watched := d.viewers > 0
 			d.mu.Unlock()

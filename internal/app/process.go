@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/outboxrelay/outbox/internal/backoff"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/endpoint"
 	"github.com/outboxrelay/outbox/internal/metrics"
@@ -109,10 +110,8 @@ func tryOpening(
 		if err == nil || ctx.Err() != nil || !failed(err, tell) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !backoff.Wait(ctx, pause) {
 			return ctx.Err()
-		case <-time.After(pause):
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package backoff is how long to wait before the next attempt. An outbox.Backoff converts to a
-// Backoff of this package.
+// Package backoff is how long to wait before the next attempt, and the wait. An outbox.Backoff
+// converts to a Backoff of this package.
 //
 // Guaranteed: no wait is longer than Cap and its jitter, however many failures there were.
 //
@@ -7,6 +7,7 @@
 package backoff
 
 import (
+	"context"
 	"math"
 	"math/rand/v2"
 	"time"
@@ -27,4 +28,16 @@ func (b Backoff) Delay(failures int) time.Duration {
 	d = min(d, float64(b.Cap))
 	d *= 1 + b.Jitter*(2*rand.Float64()-1)
 	return time.Duration(d)
+}
+
+// Wait waits for d, and tells whether it did: false means that ctx ended before.
+func Wait(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
 }

@@ -1,6 +1,7 @@
 package backoff
 
 import (
+	"context"
 	"math"
 	"testing"
 	"time"
@@ -30,5 +31,16 @@ func TestBackoffJitterSpreadsBothWays(t *testing.T) {
 	if low < 800*time.Millisecond || low > 850*time.Millisecond || high > 1200*time.Millisecond ||
 		high < 1150*time.Millisecond {
 		t.Errorf("delays from %s to %s, want them to fill 0.8 s to 1.2 s", low, high)
+	}
+}
+
+func TestWait(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	if !Wait(ctx, time.Millisecond) {
+		t.Error("it was ended by nothing, and did not wait")
+	}
+	cancel()
+	if Wait(ctx, time.Hour) {
+		t.Error("it waited an hour after the end")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/admin"
 	"github.com/outboxrelay/outbox/internal/app"
+	"github.com/outboxrelay/outbox/internal/backoff"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/store/operate"
 	"github.com/outboxrelay/outbox/internal/store/retention"
@@ -129,10 +130,7 @@ func (a *application) replayPages(
 		bar.show("%s %d of %s", gauge(seen, total), seen, counted(total, "event"))
 		if rate > 0 {
 			due := began.Add(time.Duration(float64(seen) / float64(rate) * float64(time.Second)))
-			select {
-			case <-ctx.Done():
-			case <-time.After(time.Until(due)):
-			}
+			backoff.Wait(ctx, time.Until(due))
 		}
 	}
 	return nil

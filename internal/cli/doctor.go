@@ -12,6 +12,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/app"
+	"github.com/outboxrelay/outbox/internal/backoff"
 	"github.com/outboxrelay/outbox/internal/condition"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/store/operate"
@@ -56,10 +57,8 @@ func (a *application) doctor() *cobra.Command {
 			if err = firstOf(a.printReport(c.Output, report), err); err != nil || watch == 0 {
 				return firstOf(err, verdict(report))
 			}
-			select {
-			case <-cmd.Context().Done():
+			if !backoff.Wait(cmd.Context(), watch) {
 				return nil
-			case <-time.After(watch):
 			}
 		}
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/store/migration"
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 )
 
@@ -35,7 +36,7 @@ func (a *application) migrateExport() *cobra.Command {
 			return err
 		}
 		files, err := database.Export(dir, pgmigrations.Format(format), sets...)
-		if errors.Is(err, pgmigrations.ErrCoreMissing) {
+		if errors.Is(err, migration.ErrCoreMissing) {
 			return usageError{err}
 		}
 		if err != nil {

@@ -15,6 +15,7 @@ import (
 	gosse "github.com/tmaxmax/go-sse"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/backoff"
 	"github.com/outboxrelay/outbox/server/crawl"
 )
 
@@ -67,10 +68,7 @@ func (a *application) follow(ctx context.Context, gateway *api, form string, run
 			fmt.Fprintf(a.Err, "%v: trying again\n", err)
 			f.away = true
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause/2 + rand.N(pause)): // not all clients of a gateway at once
-		}
+		backoff.Wait(ctx, pause/2+rand.N(pause)) // not all clients of a gateway at once
 		pause = min(2*pause, followPauseMax)
 	}
 }

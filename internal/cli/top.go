@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outboxrelay/outbox/internal/app"
+	"github.com/outboxrelay/outbox/internal/backoff"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/top"
 )
@@ -62,10 +63,8 @@ func (a *application) printSamples(cmd *cobra.Command, source *top.Source, once 
 		if once {
 			return nil
 		}
-		select {
-		case <-cmd.Context().Done():
+		if !backoff.Wait(cmd.Context(), max(interval, least)) {
 			return nil
-		case <-time.After(max(interval, least)):
 		}
 	}
 }

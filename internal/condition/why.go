@@ -114,7 +114,7 @@ func (x *Examination) waits(ctx context.Context, e *Explanation, t *served) erro
 	} else if e.Event.NextRetryAt != nil && e.Event.NextRetryAt.After(x.Now()) {
 		e.say("it is tried %s; outbox events retry %s tries it now", x.soon(e.Event.NextRetryAt), e.Event.ID)
 	}
-	if err := x.pausesOf(ctx, e, t); err != nil {
+	if err := x.pausesOf(e, t); err != nil {
 		return err
 	}
 	free := x.laneOf(e, t) && len(e.Says) == began+1
@@ -156,23 +156,12 @@ func (x *Examination) soon(at *time.Time) string {
 	return fmt.Sprintf("in %s, at %s", lasting(at.Sub(x.Now())), stamp(*at))
 }
 
-func (x *Examination) pausesOf(ctx context.Context, e *Explanation, t *served) error {
-	opened, err := x.DB.Pauses(ctx)
-	if err != nil {
-		return err
-	}
-	all, err := opened.Pauses(ctx)
-	if err != nil {
-		return err
-	}
+func (x *Examination) pausesOf(e *Explanation, t *served) error {
 	template, err := outbox.ParseTemplate(t.Destination)
 	if err != nil {
 		return err
 	}
-	for _, p := range all {
-		if p.To != "" || p.Table != "" && p.Table != t.lanes.Table {
-			continue
-		}
+	for _, p := range t.lanes.Pauses {
 		var one outbox.Paused
 		pause.Add(&one, p.Topic, p.Destination)
 		if one.Holds(e.Event.Topic, e.Event.GoesTo(t.Layout, template)) {

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/backoff"
 	"github.com/outboxrelay/outbox/internal/store/operate"
 )
 
@@ -45,10 +45,8 @@ func (p *page) enact(ctx context.Context, of Incident) error {
 	}
 	last := map[uuid.UUID]string{}
 	for len(ids) > 0 {
-		select {
-		case <-ctx.Done():
+		if !backoff.Wait(ctx, look) {
 			return nil
-		case <-time.After(look):
 		}
 		for _, id := range slices.Clone(ids) {
 			now, err := p.events.Show(ctx, id.String(), "")

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/backoff"
 )
 
 // crawling is the work of one worker on one run, from claiming it to letting go of it.
@@ -277,7 +278,7 @@ func (c *crawling) commit(change Change) error {
 		}
 		c.worker.outage.failed(err)
 		wait = longer(wait)
-		if pause(c.working, wait) != nil {
+		if !backoff.Wait(c.working, wait) {
 			return context.Cause(c.working)
 		}
 	}

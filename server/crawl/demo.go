@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"github.com/outboxrelay/outbox/internal/backoff"
 )
 
 // Demo is the demonstration of the system around the seeds: Start → Process → Finish. Process takes
@@ -22,8 +24,8 @@ func Demo(process time.Duration) Crawler {
 			return Result{Events: []NewEvent{newEvent(ActionExecuted, action{"launch", r.AppPackage})}, Next: "Process"}, nil
 		}),
 		"Process": NodeFunc(func(ctx context.Context, _ Run, _ json.RawMessage) (Result, error) {
-			if err := pause(ctx, process); err != nil {
-				return Result{}, err
+			if !backoff.Wait(ctx, process) {
+				return Result{}, ctx.Err()
 			}
 			return Result{Events: []NewEvent{newEvent(Processing, struct {
 				Milliseconds int64 `json:"milliseconds"`

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/outboxrelay/outbox/internal/backoff"
 )
 
 // errLapsed is why a worker lets go of a run whose lease it could not renew.
@@ -21,7 +23,7 @@ func (c *crawling) keep(asked time.Time) {
 	every := min(lookEvery, ttl/3)
 	lapse := time.AfterFunc(time.Until(asked.Add(ttl-c.cfg.LeaseMargin)), func() { c.lose(errLapsed) })
 	defer lapse.Stop()
-	for next := every; pause(c.held, next) == nil; {
+	for next := every; backoff.Wait(c.held, next); {
 		now := time.Now()
 		due := now.Sub(asked)+every > ttl/3
 		status, held, err := c.look(due)

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Crawler is a way to crawl an application: a graph of nodes that a Worker visits one after the
@@ -89,16 +88,4 @@ func crawlersByName(crawlers []Crawler) (map[string]Crawler, error) {
 		byName[c.Name] = c
 	}
 	return byName, errors.Join(problems...)
-}
-
-// pause waits for d, or until ctx ends, whose error it returns then.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/backoff"
 )
 
 //go:embed scripts/*.json
@@ -194,10 +195,8 @@ func (p *player) visit(ctx context.Context, _ Run, state json.RawMessage) (Resul
 	if p.speed > 0 {
 		wait = time.Duration(float64(wait) / p.speed)
 	}
-	if p.speed >= 0 {
-		if err := pause(ctx, wait); err != nil {
-			return Result{}, err
-		}
+	if p.speed >= 0 && !backoff.Wait(ctx, wait) {
+		return Result{}, ctx.Err()
 	}
 	r := Result{Events: step.events}
 	if n++; n < len(p.steps) {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/backoff"
 )
 
 // WorkerConfig configures a Worker. Zero means the default in parentheses, negative means off where
@@ -142,11 +143,11 @@ func (w *Worker) Run(ctx context.Context) error {
 		<-slots
 		if errors.Is(err, ErrNoRun) {
 			trouble = 0
-			_ = pause(ctx, idle) // ended or not is looked at above
+			backoff.Wait(ctx, idle) // ended or not is looked at above
 			idle = min(2*idle, w.cfg.PollMax)
 		} else {
 			trouble = longer(trouble)
-			_ = pause(ctx, trouble)
+			backoff.Wait(ctx, trouble)
 		}
 	}
 }

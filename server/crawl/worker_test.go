@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox/internal/backoff"
 )
 
 // pass lets d go by and everything that is due then happen.
@@ -70,7 +72,8 @@ func takes(d time.Duration, visits *atomic.Int32) NodeFunc {
 		if visits != nil {
 			visits.Add(1)
 		}
-		return Result{Events: []NewEvent{{Type: Processing}}}, pause(ctx, d)
+		backoff.Wait(ctx, d)
+		return Result{Events: []NewEvent{{Type: Processing}}}, ctx.Err()
 	}
 }
 
@@ -545,7 +548,8 @@ func TestConcurrency(t *testing.T) {
 				most.Store(n)
 			}
 			defer now.Add(-1)
-			return Result{}, pause(ctx, time.Second)
+			backoff.Wait(ctx, time.Second)
+			return Result{}, ctx.Err()
 		}))
 		pass(3*time.Second + time.Millisecond)
 		for _, r := range m.runs {

@@ -173,7 +173,7 @@ func TestUnavailable(t *testing.T) {
 		{fmt.Errorf("get run: %w", context.DeadlineExceeded), true},
 		{fmt.Errorf("get run: %w", io.ErrUnexpectedEOF), true},
 		{sqlState("57P01"), true}, {sqlState("57P03"), true}, {sqlState("53300"), true}, {sqlState("08006"), true},
-		{sqlState("40001"), true}, {sqlState("25006"), true},
+		{sqlState("28P01"), true}, {sqlState("40001"), true}, {sqlState("25006"), true},
 		{sqlState("42P01"), false}, {sqlState("23505"), false}, {sqlState("57014"), false},
 		{retryable(true), true}, {retryable(false), false},
 		{errors.New("other"), false},

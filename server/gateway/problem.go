@@ -159,8 +159,8 @@ func invalid(part string, err error) *problem {
 }
 
 // unavailable tells whether trying again may help: no connection, no answer in time, or a server
-// that is starting, stopping, full or read-only. The database's client is asked through what its
-// errors can do: to name its types would be to import it.
+// that starts or stops, is full or read-only, or lets nobody in. The database's client is
+// asked through what its errors can do: to name its types would be to import it.
 func unavailable(err error) bool {
 	var network net.Error
 	var server interface{ SQLState() string }
@@ -171,7 +171,7 @@ func unavailable(err error) bool {
 		return true
 	case errors.As(err, &server):
 		state := server.SQLState()
-		for _, class := range []string{"08", "53", "57P", "40", "55P03", "25006"} {
+		for _, class := range []string{"08", "25006", "28", "40", "53", "55P03", "57P", "58"} {
 			if strings.HasPrefix(state, class) {
 				return true
 			}

@@ -28,7 +28,7 @@ func (f *following) common() *following { return f }
 func (f *following) subscribe(ctx context.Context, channel string, l outbox.Listener) (acknowledged bool) {
 	// A reader that goes away while it is the first must not leave the next one with half a
 	// beginning.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.hub.cfg.SubscribeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), subscribeTimeout)
 	defer cancel()
 	acknowledged, stop := f.hub.live.Subscribe(ctx, channel, l)
 	f.mu.Lock()
@@ -114,7 +114,7 @@ func (h *Hub) leave(t tail, r *Reader) {
 		delete(h.tails, f.source)
 	} else if f.refs == 0 {
 		h.lingering++
-		f.linger = time.AfterFunc(h.cfg.Linger, func() { h.forget(t) })
+		f.linger = time.AfterFunc(linger, func() { h.forget(t) })
 	}
 	h.mu.Unlock()
 	if over {

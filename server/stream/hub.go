@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/backoff"
 )
 
 // Log is the history of runs: what was committed. A page may be read at any time, by many readers
@@ -26,21 +27,22 @@ type Log interface {
 	Tops(ctx context.Context, tenant string, runs []uuid.UUID) (map[uuid.UUID]int64, error)
 }
 
+// pollInterval is how often the log is asked for events that did not arrive live (FR-005's).
+const pollInterval = 200 * time.Millisecond
+
+const (
+	pageSize   = 500              // events that are read from the log at once
+	logTimeout = 10 * time.Second // of one read of the log
+	// subscribeTimeout is how long a reader's beginning waits for the broker to acknowledge; after
+	// it, it begins with the log alone.
+	subscribeTimeout = time.Second
+	// linger is how long the messages of a topic are kept after its last reader has gone, so that
+	// one that comes back goes on where it was.
+	linger = time.Minute
+)
+
 // Config holds a Hub's settings. The zero value is good.
 type Config struct {
-	// PollInterval is how often the log is asked for events that did not arrive live (200 ms,
-	// FR-005's interval).
-	PollInterval time.Duration
-	// PageSize is how many events are read from the log at once (500).
-	PageSize int
-	// LogTimeout bounds one read of the log (10 s).
-	LogTimeout time.Duration
-	// SubscribeTimeout is how long a reader's beginning waits for the broker to acknowledge; after
-	// it, it begins with the log alone (1 s).
-	SubscribeTimeout time.Duration
-	// Linger is how long the messages of a topic are kept after its last reader has gone, so that
-	// one that comes back goes on where it was (1 min).
-	Linger time.Duration
 	// RunChannel names the channel of a run ("run:" and its id, FR-005).
 	RunChannel func(tenant string, run uuid.UUID) (string, error)
 	// TopicChannel names the channel of a topic (the topic itself).
@@ -49,18 +51,6 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	duration := func(v *time.Duration, d time.Duration) {
-		if *v <= 0 {
-			*v = d
-		}
-	}
-	duration(&c.PollInterval, 200*time.Millisecond)
-	duration(&c.LogTimeout, 10*time.Second)
-	duration(&c.SubscribeTimeout, time.Second)
-	duration(&c.Linger, time.Minute)
-	if c.PageSize <= 0 {
-		c.PageSize = 500
-	}
 	if c.RunChannel == nil {
 		c.RunChannel = func(_ string, run uuid.UUID) (string, error) { return "run:" + run.String(), nil }
 	}
@@ -158,15 +148,8 @@ func (h *Hub) Run(ctx context.Context) error {
 			}
 		})
 	}
-	timer := time.NewTimer(h.cfg.PollInterval)
-	defer timer.Stop()
 	failing := false
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-		}
+	for pause := pollInterval; backoff.Wait(ctx, pause); {
 		began := time.Now()
 		err := h.poll(ctx)
 		if err != nil && ctx.Err() == nil {
@@ -179,8 +162,9 @@ func (h *Hub) Run(ctx context.Context) error {
 		}
 		failing = err != nil
 		// A log that is slow to answer is not asked all the time.
-		timer.Reset(max(h.cfg.PollInterval, 2*time.Since(began)))
+		pause = max(pollInterval, 2*time.Since(began))
 	}
+	return nil
 }
 
 // topsAtOnce bounds one question: each run costs a probe of an index.
@@ -210,7 +194,7 @@ func (h *Hub) poll(ctx context.Context) error {
 
 // ask asks the log for the last numbers of some runs of a tenant, and tells them.
 func (h *Hub) ask(ctx context.Context, tenant string, tails ...*runTail) error {
-	ctx, cancel := context.WithTimeout(ctx, h.cfg.LogTimeout)
+	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
 	runs, before := make([]uuid.UUID, len(tails)), make([]int64, len(tails))
 	for i, t := range tails {
@@ -239,9 +223,9 @@ func (h *Hub) read(
 	ctx context.Context, ask func(context.Context, string, uuid.UUID, int64, int) ([]Message, error), s Source,
 	after int64,
 ) ([]Message, error) {
-	ctx, cancel := context.WithTimeout(ctx, h.cfg.LogTimeout)
+	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
-	messages, err := ask(ctx, s.Tenant, s.Run, after, h.cfg.PageSize)
+	messages, err := ask(ctx, s.Tenant, s.Run, after, pageSize)
 	if err != nil {
 		h.stats.logErrors.Add(1)
 	}

@@ -112,7 +112,7 @@ func (r *Reader) Next(ctx context.Context, idle time.Duration) (Batch, error) {
 		}
 		pause := time.Until(deadline)
 		if err != nil {
-			pause = min(pause, r.hub.cfg.PollInterval)
+			pause = min(pause, pollInterval)
 		}
 		if pause <= 0 {
 			return Batch{}, nil

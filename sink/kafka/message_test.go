@@ -118,7 +118,7 @@ func FuzzTopic(f *testing.F) {
 func FuzzRecord(f *testing.F) {
 	f.Add("42", "order.placed", "acme", `{"a":"b\r\nc"}`)
 	f.Add("", "ü\r\nce_id: x", "\x00", `{"plan":"gold","n":7}`)
-	s, err := newPublisher(Config{Binary: true})
+	s, err := New(Config{Binary: true})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -66,7 +66,7 @@ func Open(ctx context.Context, address string, cfg Config) (*Sink, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configure Kafka sink: %w", err)
 	}
-	s, err := newPublisher(cfg, a.options()...)
+	s, err := New(cfg, a.options()...)
 	if err != nil {
 		return nil, err
 	}

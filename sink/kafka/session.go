@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/backoff"
 )
 
 // clientID is what brokers show of the client, unless the options of New say otherwise.
@@ -252,10 +253,8 @@ func (n *session) create(ctx context.Context, t *topic, c Creation) error {
 		if err := codes[t.name]; err == nil || !kerr.IsRetriable(err) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !backoff.Wait(ctx, createdEvery) {
 			return ctx.Err()
-		case <-time.After(createdEvery):
 		}
 	}
 }

@@ -176,14 +176,6 @@ var _ outbox.Sink = (*Sink)(nil)
 // else producing with it. What decides that (acks, idempotence, partitioner, linger, bounds of
 // buffers, dialer) the Sink sets, whatever the options say.
 func New(cfg Config, options ...kgo.Opt) (*Sink, error) {
-	s, err := newPublisher(cfg, options...)
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
-func newPublisher(cfg Config, options ...kgo.Opt) (*Sink, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("configure Kafka sink: %w", err)

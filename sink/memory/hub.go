@@ -31,6 +31,7 @@ package memory
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,12 +58,8 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Window == 0 {
-		c.Window = dedup.DefaultWindow
-	}
-	if c.MaxPerWindow == 0 {
-		c.MaxPerWindow = 250_000
-	}
+	c.Window = cmp.Or(c.Window, dedup.DefaultWindow)
+	c.MaxPerWindow = cmp.Or(c.MaxPerWindow, 250_000)
 	return c
 }
 

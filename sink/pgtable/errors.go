@@ -3,11 +3,11 @@ package pgtable
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
 )
 
 // SQLSTATEs, https://www.postgresql.org/docs/current/errcodes-appendix.html.
@@ -47,11 +47,7 @@ func isUnavailable(err error) bool {
 // text is what an error says, without its type: to the command, an error of pgx is one of its own
 // database. The detail of a server's error is left out, which has the row's values.
 func (s *Sink) text(err error) string {
-	text := err.Error()
-	if s.secret != "" && strings.Contains(text, s.secret) {
-		return "the server's answer contains the password and is not shown"
-	}
-	return text
+	return sinkurl.Hide(err, s.secret).Error()
 }
 
 // unfit says why a table refuses all rows, and what to do about it.

@@ -1,6 +1,7 @@
 package rabbitmq
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,10 +144,7 @@ func (l *link) watch(blocks <-chan amqp.Blocking) {
 		l.mu.Lock()
 		switch {
 		case b.Active && l.reason == "":
-			l.reason = b.Reason
-			if l.reason == "" {
-				l.reason = "blocked"
-			}
+			l.reason = cmp.Or(b.Reason, "blocked")
 			close(l.blocked)
 		case !b.Active && l.reason != "":
 			l.reason = ""

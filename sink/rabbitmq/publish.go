@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/backoff"
 )
 
 // blockedPatience is how long messages in flight are waited for once RabbitMQ has said that it
@@ -88,9 +89,7 @@ func (l *link) patience(ctx context.Context, giveUp context.CancelCauseFunc) {
 		case <-ctx.Done():
 			return
 		}
-		select {
-		case <-time.After(blockedPatience):
-		case <-ctx.Done():
+		if !backoff.Wait(ctx, blockedPatience) {
 			return
 		}
 		if err := l.refusing(); err != nil {

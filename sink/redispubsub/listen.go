@@ -47,9 +47,7 @@ func (c ListenerConfig) withDefaults() (ListenerConfig, error) {
 			fmt.Errorf("DeadAfter (%s) is less than three times PingEvery (%s): a quiet server that is well would count as dead",
 				c.DeadAfter, c.PingEvery))
 	}
-	if c.Logger == nil {
-		c.Logger = slog.Default()
-	}
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c, errors.Join(problems...)
 }
 

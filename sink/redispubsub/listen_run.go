@@ -61,10 +61,7 @@ func (l *listener) Run(ctx context.Context) error {
 			failures = 0
 		}
 		failures++
-		select {
-		case <-ctx.Done():
-		case <-time.After(reconnect.Delay(failures)):
-		}
+		backoff.Wait(ctx, reconnect.Delay(failures))
 	}
 }
 

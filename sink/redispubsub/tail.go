@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
+	"github.com/outboxrelay/outbox/internal/backoff"
 	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
 	"github.com/outboxrelay/outbox/sink"
 )
@@ -86,10 +87,8 @@ func passOn(ctx context.Context, subscription *redis.PubSub, channels []string, 
 			t.Lost(err)
 		}
 		pending = len(channels)
-		select {
-		case <-ctx.Done():
+		if !backoff.Wait(ctx, 500*time.Millisecond) {
 			return nil
-		case <-time.After(500 * time.Millisecond):
 		}
 	}
 }

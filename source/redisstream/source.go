@@ -21,6 +21,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/outboxrelay/outbox/internal/backoff"
 	"github.com/outboxrelay/outbox/source"
 )
 
@@ -75,10 +76,8 @@ func (s *Source) Receive(ctx context.Context) (source.Batch, error) {
 			return source.Batch{}, fmt.Errorf("read stream %s: %w", s.cfg.Stream, err)
 		}
 		if len(entries) == 0 {
-			select {
-			case <-ctx.Done():
+			if !backoff.Wait(ctx, s.cfg.Poll) {
 				return source.Batch{}, ctx.Err()
-			case <-time.After(s.cfg.Poll):
 			}
 			continue
 		}

@@ -12,25 +12,13 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/pgschema"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
 func (s *store) checkSchema(ctx context.Context) error {
-	var columns []string
-	for _, c := range s.layout.Columns() {
-		columns = append(columns, c)
-	}
-	for _, t := range []struct {
-		table   string
-		columns []string
-	}{
-		{s.layout.Table, columns},
-		{"outbox_lanes", []string{"owner", "epoch", "expires_at", "crashes", "trial_size", "trial_event"}},
-		{"outbox_relays", []string{"owner", "name", "expires_at", "health"}},
-		{"job_dlq", []string{"destination", "outbox_table", "event_key", "generation", "position", "origin"}},
-		{"apps", []string{"namespace"}},
-		{"outbox_pauses", []string{"destination"}},
-	} {
-		if err := pgschema.CheckTable(ctx, s.pool.Pool, t.table, t.columns); err != nil {
+	own := sqltable.Needed{Table: s.layout.Table, Columns: sqltable.Names(s.layout)}
+	for _, t := range append([]sqltable.Needed{own}, sqltable.Beside...) {
+		if err := pgschema.CheckTable(ctx, s.pool.Pool, t.Table, t.Columns); err != nil {
 			return err
 		}
 	}
@@ -99,10 +87,11 @@ func (s *store) checkSettles(ctx context.Context) error {
 
 // checkArchive finds out whether delivered rows can go into outbox_archive.
 func checkArchive(ctx context.Context, pool *pgxpool.Pool) error {
-	if err := pgschema.CheckTable(ctx, pool, "outbox_archive", []string{"position", "row"}); err != nil {
+	archive := sqltable.Archive
+	if err := pgschema.CheckTable(ctx, pool, archive.Table, archive.Columns); err != nil {
 		return err
 	}
-	return pgschema.CheckAllowed(ctx, pool, "archive delivered rows in", "outbox_archive", []string{"INSERT"})
+	return pgschema.CheckAllowed(ctx, pool, "archive delivered rows in", archive.Table, []string{"INSERT"})
 }
 
 // checkTypes finds columns of a mapped table that cannot play their part. Otherwise it would turn

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,12 +44,8 @@ type Config struct {
 // A URL that leads to a pooler works too, see Adapt. The settings then go with each transaction,
 // and none stays with a session that others may get. Errors never contain the URL.
 func Connect(ctx context.Context, url string, cfg Config) (*DB, error) {
-	if cfg.Conns == 0 {
-		cfg.Conns = 20
-	}
-	if cfg.Name == "" {
-		cfg.Name = version.Named("outbox relay")
-	}
+	cfg.Conns = cmp.Or(cfg.Conns, 20)
+	cfg.Name = cmp.Or(cfg.Name, version.Named("outbox relay"))
 	pool, err := connect(ctx, url, cfg)
 	if err != nil {
 		return nil, err

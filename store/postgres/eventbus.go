@@ -32,7 +32,7 @@ func NewSQLEventBus(maxPayload int) eventbus.Bus[outbox.SQLTx] {
 
 func newBus[Tx any](maxPayload int) busevent.Bus[Tx] {
 	return busevent.Bus[Tx]{DB: anyDriver{}, Conn: func(tx Tx) (cold.Conn, error) { return anyTx(tx) },
-		MaxPayload: maxPayload, Refused: checkBusEncoding}
+		MaxPayload: maxPayload, Refused: askEncoding}
 }
 
 // anyDriver has arguments as texts and integers, which all drivers take alike.
@@ -68,8 +68,9 @@ func anyTx(tx any) (cold.Conn, error) {
 	return nil, fmt.Errorf("%w: %T is neither a pgx.Tx nor an outbox.SQLTx", outbox.ErrNoTransaction, tx)
 }
 
-// checkBusEncoding finds out why an event was not stored, which database/sql cannot tell before.
-func checkBusEncoding(ctx context.Context, tx *cold.Tx) error {
+// askEncoding finds out why an event was not stored: an INSERT inserts nothing through a connection
+// that does not speak UTF-8, and database/sql cannot tell what the server reported (checkEncoding).
+func askEncoding(ctx context.Context, tx *cold.Tx) error {
 	var encoding string
 	var safe bool
 	if err := tx.One(ctx, "write_encoding", nil, &encoding, &safe); err != nil {

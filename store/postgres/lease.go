@@ -9,8 +9,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/backoff"
 	"github.com/outboxrelay/outbox/internal/store/pause"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
 // Lease implements outbox.Store. The commit is synchronous, unlike the relay's others: after a
@@ -42,7 +44,7 @@ func (s *store) lease(ctx context.Context, r outbox.LeaseRequest) (leased outbox
 	if r.Leaving {
 		batch.Queue(s.sql.leaseQuit, s.name, r.Owner)
 	} else {
-		batch.Queue(s.sql.leaseJoin, s.name, r.Owner, r.Name, ttl, pgtable.Null(r.Health))
+		batch.Queue(s.sql.leaseJoin, s.name, r.Owner, r.Name, ttl, sqltable.OrNull(r.Health))
 	}
 	batch.Queue(s.sql.leaseTake, s.name, r.Owner, ttl, outbox.LaneCount, r.Returning, r.Leaving)
 	batch.Queue(s.sql.leaseHeld, s.name, r.Owner, outbox.LaneCount, s.of).Query(func(found pgx.Rows) (err error) {
@@ -131,10 +133,8 @@ func (s *store) Leave(ctx context.Context, owner uuid.UUID) error {
 		if left == 0 || try == leaveTries {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !backoff.Wait(ctx, leavePause) {
 			return fmt.Errorf("leave the relays of %s: %w", s.layout.Table, ctx.Err())
-		case <-time.After(leavePause):
 		}
 	}
 }

@@ -98,16 +98,12 @@ func (d served) Retain(ctx context.Context, layout outbox.Layout, r outbox.Reten
 		}
 		return logtable.Retain(ctx, db.sessions, retention.TurnsOf(db, layout.Table), layout, r)
 	}
-	return retention.Serve(ctx, layout.Table, r, func(ctx context.Context) (retention.Store, error) {
-		return openRetention(ctx, d.pool, layout)
-	})
+	return retention.Serve(ctx, layout, r, d.openRetention)
 }
 
 // RetainLetters implements outbox.Database.
 func (d served) RetainLetters(ctx context.Context, r outbox.Retention) error {
-	return retention.Serve(ctx, retention.Letters().Table, r, func(ctx context.Context) (retention.Store, error) {
-		return openRetention(ctx, d.pool, retention.Letters())
-	})
+	return retention.Serve(ctx, retention.Letters(), r, d.openRetention)
 }
 
 // lasting marks what waiting does not cure as outbox.Permanent.

@@ -33,11 +33,11 @@ var _ retention.Dialect = aging{}
 // that this role may remove its rows and sees them all. Errors are an *outbox.SchemaError,
 // retention.ErrNoAge, outbox.ErrRowsHidden or outbox.ErrNotAllowed if waiting does not cure them.
 func (d *DB) OpenRetention(ctx context.Context, layout outbox.Layout) (*retention.Table, error) {
-	return openRetention(ctx, d.pool, layout)
+	return served{d.pool}.openRetention(ctx, layout)
 }
 
-func openRetention(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) (*retention.Table, error) {
-	db, err := newAging(pool)
+func (d served) openRetention(ctx context.Context, layout outbox.Layout) (*retention.Table, error) {
+	db, err := newAging(d.pool)
 	if err != nil {
 		return nil, err
 	}

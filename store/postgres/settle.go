@@ -3,11 +3,9 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/store/errortext"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
 // unsettledRetry is how long a row waits whose dead letter cannot be stored. Somebody has to act
@@ -393,22 +391,7 @@ func (r *retries) add(o *outbox.Outcome) error {
 	r.Add(o)
 	r.attempts = append(r.attempts, int32(o.Attempts))
 	r.delays = append(r.delays, o.RetryIn.Microseconds())
-	texts := make([]string, len(o.Failures))
-	for i, f := range o.Failures {
-		texts[i] = f.Error
-		if len(o.Failures) > 1 {
-			texts[i] = f.Destination + ": " + f.Error
-		}
-	}
-	r.errors = append(r.errors, errortext.Fit(strings.Join(texts, "; ")))
-	served := ""
-	if len(o.DeliveredTo) > 0 {
-		b, err := json.Marshal(o.DeliveredTo)
-		if err != nil {
-			return fmt.Errorf("encode destinations served: %w", err)
-		}
-		served = string(b)
-	}
-	r.deliveredTo = append(r.deliveredTo, served)
-	return nil
+	problem, served, err := sqltable.Retry(o)
+	r.errors, r.deliveredTo = append(r.errors, problem), append(r.deliveredTo, served)
+	return err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outboxrelay/outbox/internal/backoff"
 	"github.com/outboxrelay/outbox/internal/store/pooler"
 )
 
@@ -67,10 +68,7 @@ func (n *Notifier) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-n.due:
 			n.send(ctx)
-			select {
-			case <-ctx.Done():
-			case <-time.After(n.interval):
-			}
+			backoff.Wait(ctx, n.interval)
 		}
 	}
 	select {
@@ -123,10 +121,8 @@ func (d served) Listen(ctx context.Context, log *slog.Logger, wake func(table st
 			log.Warn("cannot listen for new events, polling only", "error", err)
 		}
 		complained = true
-		select {
-		case <-ctx.Done():
+		if !backoff.Wait(ctx, pause) {
 			return nil
-		case <-time.After(pause):
 		}
 		pause = min(2*pause, time.Minute)
 	}

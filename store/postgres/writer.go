@@ -16,10 +16,12 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/store/cold"
 	"github.com/outboxrelay/outbox/internal/store/eventrow"
 	"github.com/outboxrelay/outbox/internal/store/identifier"
 	"github.com/outboxrelay/outbox/internal/store/migration"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 	"github.com/outboxrelay/outbox/internal/store/sqltx"
 )
 
@@ -51,14 +53,13 @@ func NewSQLWriter(cfg outbox.WriterConfig) (outbox.Writer[outbox.SQLTx], error) 
 	return eventrow.NewWriter(sqlInserter{ins}, cfg), nil
 }
 
-// insert is the statements that write events, the one that locks their keys before, and the one
-// that asks for the connection's encoding.
+// insert is the statements that write events, and the one that locks their keys before.
 type insert struct {
-	table          string
-	chosen, drawn  inserts // by whether a row may have one of the ids already
-	lock, encoding string
-	strict         bool // keys are locked
-	returning      bool // chosen.many returns the ids that were new; nobody asks for them when duplicates are ignored
+	table         string
+	chosen, drawn inserts // by whether a row may have one of the ids already
+	lock          string
+	strict        bool // keys are locked
+	returning     bool // chosen.many returns the ids that were new; nobody asks for them when duplicates are ignored
 }
 
 // inserts are the statements for one event and for many.
@@ -92,7 +93,7 @@ func newInsert(cfg outbox.WriterConfig, checked bool) (insert, error) {
 	}{
 		{&in.chosen.one, "write_one", chosen}, {&in.chosen.many, "write", chosen},
 		{&in.drawn.one, "write_one", drawn}, {&in.drawn.many, "write", drawn},
-		{&in.lock, "write_lock", drawn}, {&in.encoding, "write_encoding", drawn},
+		{&in.lock, "write_lock", drawn},
 	} {
 		if *s.dst, err = files.Statement(s.name, s.data); err != nil {
 			return insert{}, err
@@ -121,9 +122,9 @@ func (in insert) queue(batch *pgx.Batch, rows []eventrow.Row, inserted *[]uuid.U
 	if len(rows) == 1 {
 		r := &rows[0]
 		batch.Queue(statements.one, pgtype.UUID{Bytes: r.ID, Valid: true}, r.Topic,
-			r.OccurredAt.UTC().Truncate(time.Microsecond), orNull(r.SchemaID), int32(r.SchemaVersion),
-			orNull(r.AggregateID), orNull(r.AggregateType), r.TenantID, r.Source,
-			orNull(string(r.DestinationsJSON)), string(r.Payload), orNull(string(r.MetadataJSON))).
+			r.OccurredAt.UTC().Truncate(time.Microsecond), sqltable.OrNull(r.SchemaID), int32(r.SchemaVersion),
+			sqltable.OrNull(r.AggregateID), sqltable.OrNull(r.AggregateType), r.TenantID, r.Source,
+			sqltable.OrNull(string(r.DestinationsJSON)), string(r.Payload), sqltable.OrNull(string(r.MetadataJSON))).
 			Exec(func(tag pgconn.CommandTag) error {
 				if tag.RowsAffected() == 1 {
 					*inserted = []uuid.UUID{r.ID}
@@ -221,8 +222,9 @@ func (in sqlInserter) insertRows(
 	if len(rows) == 1 {
 		r := &rows[0]
 		n, err := in.exec(ctx, tx, statements.one, r.ID.String(), r.Topic, r.OccurredAt.UTC().Truncate(time.Microsecond),
-			orNull(r.SchemaID), r.SchemaVersion, orNull(r.AggregateID), orNull(r.AggregateType), r.TenantID, r.Source,
-			orNull(string(r.DestinationsJSON)), string(r.Payload), orNull(string(r.MetadataJSON)))
+			sqltable.OrNull(r.SchemaID), r.SchemaVersion, sqltable.OrNull(r.AggregateID),
+			sqltable.OrNull(r.AggregateType), r.TenantID, r.Source,
+			sqltable.OrNull(string(r.DestinationsJSON)), string(r.Payload), sqltable.OrNull(string(r.MetadataJSON)))
 		if err != nil || n == 0 {
 			return nil, err
 		}
@@ -243,7 +245,7 @@ func (in sqlInserter) insertRows(
 	if err != nil || len(inserted) > 0 {
 		return inserted, err
 	}
-	return nil, checkSQLEncoding(ctx, tx, in.encoding)
+	return nil, askEncoding(ctx, cold.In(anyDriver{}, cold.SQL{SQLTx: tx}))
 }
 
 // exec runs an INSERT that returns nothing, and finds out why if it inserted nothing.
@@ -255,7 +257,7 @@ func (in sqlInserter) exec(ctx context.Context, tx outbox.SQLTx, statement strin
 	if n, err = result.RowsAffected(); err != nil || n > 0 {
 		return n, err
 	}
-	return 0, checkSQLEncoding(ctx, tx, in.encoding)
+	return 0, askEncoding(ctx, cold.In(anyDriver{}, cold.SQL{SQLTx: tx}))
 }
 
 // newIDs reads the ids that were inserted.
@@ -320,14 +322,6 @@ func columnsOf(rows []eventrow.Row) eventColumns {
 		}
 	}
 	return c
-}
-
-// orNull returns NULL for what an event does not have.
-func orNull(s string) any {
-	if s == "" {
-		return nil
-	}
-	return s
 }
 
 // lockKeys returns the keys that Strict order locks, sorted, so that two calls cannot wait for each
@@ -405,19 +399,4 @@ func checkEncoding(conn *pgx.Conn) error {
 		return nil
 	}
 	return &EncodingError{client}
-}
-
-// checkSQLEncoding is checkEncoding for database/sql, which does not tell what the server reported.
-// It is asked only when a statement has inserted nothing: its INSERT inserts nothing through such a
-// connection.
-func checkSQLEncoding(ctx context.Context, tx outbox.SQLTx, statement string) error {
-	var encoding string
-	var safe bool
-	if err := sqltx.QueryRow(ctx, tx, statement, nil, &encoding, &safe); err != nil {
-		return fmt.Errorf("ask for the connection's encoding: %w", err)
-	}
-	if safe {
-		return nil
-	}
-	return &EncodingError{encoding}
 }

@@ -13,19 +13,12 @@ import (
 
 // checkSchema returns the columns of the store's table.
 func (s *store) checkSchema(ctx context.Context) ([]sqlitetable.Column, error) {
-	for table, columns := range map[string][]string{
-		"outbox_lanes":  {"owner", "epoch", "expires_at", "crashes", "trial_size", "trial_event"},
-		"outbox_relays": {"owner", "name", "expires_at", "health"},
-		"job_dlq":       {"destination", "outbox_table", "event_key", "generation", "position", "origin"},
-		"apps":          {"namespace"},
-		"outbox_pauses": {"destination"},
-	} {
-		if _, err := s.db.file().CheckTable(ctx, table, columns); err != nil {
-			return nil, err
-		}
-	}
+	needed := sqltable.Beside
 	if s.layout.Settle == outbox.SettleArchive {
-		if _, err := s.db.file().CheckTable(ctx, "outbox_archive", []string{"position", "row"}); err != nil {
+		needed = append(needed[:len(needed):len(needed)], sqltable.Archive)
+	}
+	for _, t := range needed {
+		if _, err := s.db.file().CheckTable(ctx, t.Table, t.Columns); err != nil {
 			return nil, err
 		}
 	}

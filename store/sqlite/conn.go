@@ -11,6 +11,7 @@ import (
 	sqlite "modernc.org/sqlite"
 	codes "modernc.org/sqlite/lib"
 
+	"github.com/outboxrelay/outbox/internal/backoff"
 	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 )
 
@@ -114,10 +115,8 @@ func (c *writeConn) wait(ctx context.Context, opts driver.TxOptions) (tx driver.
 			c.db.turns.add(time.Now(), pause, 0)
 			pause = max(pause, c.db.turns.pause(time.Now()))
 		}
-		select {
-		case <-ctx.Done():
+		if !backoff.Wait(ctx, pause) {
 			return nil, errors.Join(ctx.Err(), err)
-		case <-time.After(pause):
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/errortext"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
 // Owes implements outbox.DeliveryStore.
@@ -89,21 +90,14 @@ func (t *settling) owe(o *outbox.Outcome) error {
 			sequence = r.Sequence
 		}
 		if _, err := t.run(&t.sql.settleOwed, r, t.name, owed.Sink, string(destinations), r.Lane, orderKey, r.Topic, key,
-			orNull(r.AggregateType), orNull(r.TenantID), orNull(r.Source), orNull(r.SchemaID), r.SchemaVersion, sequence,
-			string(r.Payload), orNull(string(r.RawMetadata)), known(r.OccurredAt), known(r.WrittenAt), owed.Attempts, next,
-			orNull(errortext.Fit(owed.Error))); err != nil {
+			sqltable.OrNull(r.AggregateType), sqltable.OrNull(r.TenantID), sqltable.OrNull(r.Source),
+			sqltable.OrNull(r.SchemaID), r.SchemaVersion, sequence, string(r.Payload),
+			sqltable.OrNull(string(r.RawMetadata)), known(r.OccurredAt), known(r.WrittenAt), owed.Attempts, next,
+			sqltable.OrNull(errortext.Fit(owed.Error))); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// orNull returns a text, or NULL for an empty one.
-func orNull(s string) any {
-	if s == "" {
-		return nil
-	}
-	return s
 }
 
 // known returns a time as the tables have it, or NULL.

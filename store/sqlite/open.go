@@ -85,14 +85,10 @@ func (d served) OpenTable(ctx context.Context, layout outbox.Layout) (outbox.Sto
 
 // Retain implements outbox.Database with package retention.
 func (d served) Retain(ctx context.Context, layout outbox.Layout, r outbox.Retention) error {
-	return retention.Serve(ctx, layout.Table, r, func(ctx context.Context) (retention.Store, error) {
-		return d.db.OpenRetention(ctx, layout)
-	})
+	return retention.Serve(ctx, layout, r, d.db.OpenRetention)
 }
 
 // RetainLetters implements outbox.Database.
 func (d served) RetainLetters(ctx context.Context, r outbox.Retention) error {
-	return retention.Serve(ctx, retention.Letters().Table, r, func(ctx context.Context) (retention.Store, error) {
-		return d.db.OpenRetention(ctx, retention.Letters())
-	})
+	return retention.Serve(ctx, retention.Letters(), r, d.db.OpenRetention)
 }

@@ -3,19 +3,16 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/store/errortext"
 	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
 // unsettledRetry is how long a row waits whose dead letter cannot be stored. Somebody has to act
@@ -234,40 +231,11 @@ func (t *settling) ended(refusal error) error {
 }
 
 func (t *settling) retry(o *outbox.Outcome) (bool, error) {
-	var served any
-	if len(o.DeliveredTo) > 0 {
-		b, err := json.Marshal(o.DeliveredTo)
-		if err != nil {
-			return false, fmt.Errorf("encode destinations served: %w", err)
-		}
-		served = string(b)
-	}
-	texts := make([]string, len(o.Failures))
-	for i, f := range o.Failures {
-		texts[i] = f.Error
-		if len(o.Failures) > 1 {
-			texts[i] = f.Destination + ": " + f.Error
-		}
-	}
-	return t.run(&t.sql.settleRetry, o.Record, o.Attempts, stamp(t.now.Add(o.RetryIn)),
-		errortext.Fit(strings.Join(texts, "; ")), served)
-}
-
-// wholly does all of something or, if the file refuses a part, nothing.
-func (t *settling) wholly(do func() (bool, error)) (changed bool, err error) {
-	if _, err := t.tx.ExecContext(t.ctx, "SAVEPOINT settle_one"); err != nil {
+	problem, served, err := sqltable.Retry(o)
+	if err != nil {
 		return false, err
 	}
-	defer func() {
-		end := "RELEASE settle_one"
-		if err != nil {
-			end = "ROLLBACK TO settle_one; RELEASE settle_one"
-		}
-		if _, ending := t.tx.ExecContext(t.ctx, end); ending != nil {
-			changed, err = false, errors.Join(err, ending)
-		}
-	}()
-	return do()
+	return t.run(&t.sql.settleRetry, o.Record, o.Attempts, stamp(t.now.Add(o.RetryIn)), problem, sqltable.OrNull(served))
 }
 
 // delivered writes down what sinks owe of a row, and marks or removes it.
@@ -275,7 +243,7 @@ func (t *settling) delivered(o *outbox.Outcome) (bool, error) {
 	if len(o.Owed) == 0 && t.layout.Settle != outbox.SettleArchive {
 		return t.leave(o.Record)
 	}
-	return t.wholly(func() (bool, error) {
+	return sqlitetable.Wholly(t.ctx, t.tx, func() (bool, error) {
 		if err := t.owe(o); err != nil {
 			return false, err
 		}

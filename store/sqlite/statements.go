@@ -80,7 +80,7 @@ func (s *statements) prepare(names tableNames) error {
 		}))
 }
 
-// deadly is one of sqlitetable.Deadly.
+// deadly is one of those that sqlitetable.Die runs.
 func (s *statements) deadly(name string) *prepared {
 	return map[string]*prepared{"settle_apps": &s.settleApps, "settle_letter": &s.settleLetter,
 		"settle_dead": &s.settleDead}[name]

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"sync"
 	"time"
+
+	"github.com/outboxrelay/outbox/internal/backoff"
 )
 
 // Relays give way to producers. Between processes SQLite has no queue. Who waits for the write lock
@@ -68,12 +70,8 @@ func givesWay(ctx context.Context) bool { return ctx.Value(givesWayKey{}) != nil
 
 // inTurn is inTx for what a relay does all the time and nobody waits for.
 func (d *DB) inTurn(ctx context.Context, fn func(*sql.Tx) error) error {
-	if pause := d.turns.pause(time.Now()); pause > 0 {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pause):
-		}
+	if pause := d.turns.pause(time.Now()); pause > 0 && !backoff.Wait(ctx, pause) {
+		return ctx.Err()
 	}
 	var began time.Time
 	err := d.inTx(context.WithValue(ctx, givesWayKey{}, true), func(tx *sql.Tx) error {

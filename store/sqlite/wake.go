@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/backoff"
 	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 )
 
@@ -45,10 +46,8 @@ func (d served) Listen(ctx context.Context, log *slog.Logger, wake func(table st
 			log.Warn("cannot watch for new events, polling only", "file", d.db.path, "error", err)
 			complained = true
 		}
-		select {
-		case <-ctx.Done():
+		if !backoff.Wait(ctx, time.Second) {
 			return nil
-		case <-time.After(time.Second):
 		}
 	}
 }

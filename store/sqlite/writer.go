@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -66,10 +67,7 @@ func (d *DB) NewWriter(ctx context.Context, cfg outbox.WriterConfig) (outbox.Wri
 }
 
 func newInserter(cfg outbox.WriterConfig) (*inserter, error) {
-	table := cfg.Table
-	if table == "" {
-		table = outbox.OutboxEvents().Table
-	}
+	table := cmp.Or(cfg.Table, outbox.OutboxEvents().Table)
 	if err := identifier.CheckTable(table); err != nil {
 		return nil, fmt.Errorf("configure writer: table: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/backoff"
 	"github.com/outboxrelay/outbox/internal/fault"
 	"github.com/outboxrelay/outbox/internal/sink/late"
 )
@@ -96,7 +97,7 @@ func (p *publication) round(ctx context.Context, r *round) {
 		}
 	}
 	// The memory that a large call has taken is free a moment after its connection was closed.
-	for wait := freeAfter; failures[0].large && dead[0] && wait <= 4*freeAfter && pause(ctx, wait); wait *= 2 {
+	for wait := freeAfter; failures[0].large && dead[0] && wait <= 4*freeAfter && backoff.Wait(ctx, wait); wait *= 2 {
 		dead = p.witness(ctx, failures)
 	}
 	for n, f := range failures {

@@ -18,6 +18,7 @@
 package redisscript
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	_ "embed"
@@ -73,15 +74,11 @@ type Config struct {
 
 func (c Config) withDefaults() (Config, error) {
 	var problems []error
-	if c.Window == 0 {
-		c.Window = dedup.DefaultWindow
-	}
+	c.Window = cmp.Or(c.Window, dedup.DefaultWindow)
 	if c.Window > 0 && c.Window < time.Millisecond {
 		problems = append(problems, fmt.Errorf("Window is %s, must be at least 1ms (negative is off)", c.Window))
 	}
-	if c.Prefix == "" {
-		c.Prefix = own + "seen:"
-	}
+	c.Prefix = cmp.Or(c.Prefix, own+"seen:")
 	if strings.ContainsAny(c.Prefix, "{}") {
 		problems = append(problems, fmt.Errorf("Prefix %q contains a brace, which would change the hash tag", c.Prefix))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/backoff"
 )
 
 const (
@@ -91,7 +92,7 @@ func (p *publication) strike(ctx context.Context, f failure) {
 	}
 	// What was too slow would not be faster in the time that is left. It is tried again at its next
 	// turn.
-	if isTimeout(f.err) || !pause(ctx, time.Duration(struck)*strikePause) {
+	if isTimeout(f.err) || !backoff.Wait(ctx, time.Duration(struck)*strikePause) {
 		p.answer(f.deliveries, p.unavailable(f.err))
 		p.failed.Hold(d.Record)
 		return
@@ -102,17 +103,6 @@ func (p *publication) strike(ctx context.Context, f failure) {
 func isTimeout(err error) bool {
 	var timeout net.Error
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // strikes are those against deliveries. They are never taken back: a delivery that gets through

@@ -6,6 +6,7 @@
 package eventrow
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -114,15 +115,9 @@ func complete(ctx context.Context, cfg outbox.WriterConfig, e outbox.Event) (Row
 		}
 		e.ID = id
 	}
-	if e.Source == "" {
-		e.Source = cfg.Source
-	}
-	if e.TenantID == "" {
-		e.TenantID = DefaultTenant
-	}
-	if e.SchemaVersion == 0 {
-		e.SchemaVersion = 1
-	}
+	e.Source = cmp.Or(e.Source, cfg.Source)
+	e.TenantID = cmp.Or(e.TenantID, DefaultTenant)
+	e.SchemaVersion = cmp.Or(e.SchemaVersion, 1)
 	if e.OccurredAt.IsZero() {
 		e.OccurredAt = time.Now()
 	}

@@ -1,6 +1,7 @@
 package migration
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -40,6 +41,12 @@ func (m Files) sets() []string {
 	}
 	return sets
 }
+
+// ErrCoreMissing is returned by Up for a set that stands on core where core is not applied.
+var ErrCoreMissing = errors.New("core is not up to date")
+
+// ErrCoreNeeded is returned by Down for core while a set that stands on it is applied.
+var ErrCoreNeeded = errors.New("core is still needed")
 
 // Lacks returns an error where one of the named sets is none of the store's.
 func (m Files) Lacks(named []string) error {

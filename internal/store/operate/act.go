@@ -3,7 +3,6 @@ package operate
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -199,12 +198,6 @@ func (b *Browser) skip(ctx context.Context, tx *cold.Tx, q *query, by Skip) (n i
 		Detail: detail})
 }
 
-// archivedColumn is a column of a row as the archive has it.
-type archivedColumn struct {
-	sqltable.Column
-	JSON bool
-}
-
 // delivered returns the query of a choice of delivered events.
 func (b *Browser) delivered(ctx context.Context, d Delivered) (*query, error) {
 	if err := b.check(Filter{Tenant: d.Tenant, Key: d.Key}); err != nil {
@@ -214,16 +207,9 @@ func (b *Browser) delivered(ctx context.Context, d Delivered) (*query, error) {
 		return nil, err
 	}
 	columns, err := b.db.Columns(ctx, b.layout)
-	if err != nil {
-		return nil, err
-	}
 	q := b.query()
-	q.D = d
-	isJSON := []string{q.Payload, q.Metadata, q.Destinations, q.DeliveredTo, q.ErrorHistory}
-	for _, c := range columns {
-		q.Columns = append(q.Columns, archivedColumn{c, slices.Contains(isJSON, c.Name)})
-	}
-	return q, nil
+	q.D, q.Columns = d, columns
+	return q, err
 }
 
 // Replayable returns the events that are chosen, in the order of their positions, and the Until

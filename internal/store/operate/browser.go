@@ -101,7 +101,7 @@ type query struct {
 	OnlyUndelivered bool     // all of Chosen are
 	Rare            bool     // all of Chosen have failed
 
-	Columns []archivedColumn
+	Columns []sqltable.Column
 }
 
 func (b *Browser) query() *query {
@@ -197,7 +197,7 @@ func (b *Browser) listed(f Filter) (*query, error) {
 func (b *Browser) choose(q *query) {
 	q.OnlyUndelivered, q.Rare = len(q.Statuses) > 0, len(q.Statuses) > 0 && b.layout.Status != ""
 	for _, s := range q.Statuses {
-		q.Chosen = append(q.Chosen, "'"+strings.ReplaceAll(s, "'", "''")+"'")
+		q.Chosen = append(q.Chosen, sqltable.QuoteText(s))
 		if b.layout.Status == "" {
 			q.OnlyUndelivered = q.OnlyUndelivered && s != "delivered"
 			continue

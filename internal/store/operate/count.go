@@ -67,10 +67,10 @@ func (b *Browser) Lanes(ctx context.Context, limit int) (LaneReport, error) {
 			return err
 		}
 		pauses, err := listPauses(ctx, tx, b.leased)
+		r.Pauses = append(r.Pauses, pauses...)
 		if err != nil || b.hidden {
 			return err
 		}
-		r.Pauses = append(r.Pauses, pauses...)
 		counted := "lanes_backlog"
 		if !b.layout.KeepsState() {
 			counted = "log_lanes"

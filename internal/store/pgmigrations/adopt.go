@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox/internal/store/migration"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
 // adoptable are the tables of the seeds, which an application may have had before. Their down files
@@ -236,15 +237,13 @@ func (a *adoption) mark(ctx context.Context, w *work) error {
 func (s *shape) restoring(table string) any {
 	quoted := []string{}
 	for _, policy := range s.Policies {
-		quoted = append(quoted, literal(policy))
+		quoted = append(quoted, sqltable.QuoteText(policy))
 	}
 	return struct {
 		Table, Owner, Policies string
 		Secured, Forced        bool
 	}{table, s.Owner, strings.Join(quoted, ", "), s.Secured, s.Forced}
 }
-
-func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
 func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
 

@@ -17,12 +17,6 @@ import (
 // All, as the number of steps, makes Down take a whole set away, its tables and all their rows.
 const All = math.MaxInt
 
-// ErrCoreMissing is returned by Up for a set that stands on core where core is not applied.
-var ErrCoreMissing = errors.New("core is not up to date")
-
-// ErrCoreNeeded is returned by Down for core while a set that stands on it is applied.
-var ErrCoreNeeded = errors.New("core is still needed")
-
 // Up brings the sets (none: migration.Default, and what the database has) to the newest embedded
 // version, core first. It is safe to call from many processes at once, and where there is nothing
 // to do.
@@ -76,7 +70,7 @@ func up(ctx context.Context, conn *pgx.Conn, set string, existing *adoption) err
 		}
 		if len(core.Pending) > 0 || core.Dirty {
 			return fmt.Errorf("set %s needs core at version %d, the database has %d: "+
-				"run `outbox migrate up --set core,%s`: %w", set, core.Latest, core.Current, set, ErrCoreMissing)
+				"run `outbox migrate up --set core,%s`: %w", set, core.Latest, core.Current, set, migration.ErrCoreMissing)
 		}
 	}
 	before, err := status(ctx, conn, set)
@@ -234,7 +228,7 @@ func refuseDown(ctx context.Context, conn *pgx.Conn, before migration.SetStatus)
 		}
 		if standing.Current > 0 || standing.Dirty {
 			return fmt.Errorf("%w: set %s stands on it: run `outbox migrate down --set %s --all` first",
-				ErrCoreNeeded, other, other)
+				migration.ErrCoreNeeded, other, other)
 		}
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outboxrelay/outbox/internal/store/migration"
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
@@ -91,7 +92,7 @@ func TestUpNamesTheCommandWhenCoreIsMissing(t *testing.T) {
 	url := testenv.Database(t)
 	for _, set := range []string{"events", "crawl"} {
 		err := pgmigrations.Up(t.Context(), url, set)
-		if !errors.Is(err, pgmigrations.ErrCoreMissing) ||
+		if !errors.Is(err, migration.ErrCoreMissing) ||
 			!strings.Contains(err.Error(), "outbox migrate up --set core,"+set) {
 			t.Errorf("Up(%s): %v", set, err)
 		}
@@ -339,7 +340,7 @@ func TestDown(t *testing.T) {
 			t.Errorf("Down of %d steps: %v", steps, err)
 		}
 	}
-	if err := pgmigrations.Down(t.Context(), url, 1, "core"); !errors.Is(err, pgmigrations.ErrCoreNeeded) ||
+	if err := pgmigrations.Down(t.Context(), url, 1, "core"); !errors.Is(err, migration.ErrCoreNeeded) ||
 		!strings.Contains(err.Error(), "--set events") {
 		t.Errorf("Down of core below events: %v", err)
 	}

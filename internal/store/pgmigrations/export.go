@@ -48,8 +48,8 @@ type ExportedFile struct {
 // migration of the user's. So no number ever changes, and two runs of one build make the same
 // files. The folder is made if it is missing.
 //
-// The error is ErrCoreMissing for a set without core. Nothing is written then, and nothing is left
-// behind where writing fails.
+// The error is migration.ErrCoreMissing for a set without core. Nothing is written then, and
+// nothing is left behind where writing fails.
 func Export(dir string, format Format, sets ...string) ([]ExportedFile, error) {
 	style, known := styles[format]
 	if !known {
@@ -92,7 +92,7 @@ func export(dir string, style style, sets []string) ([]ExportedFile, error) {
 	}
 	if !slices.Contains(sets, "core") && !there.has("core") {
 		return nil, fmt.Errorf("%s needs core, which the folder lacks: name core too, --set core,%s: %w",
-			sets[0], strings.Join(sets, ","), ErrCoreMissing)
+			sets[0], strings.Join(sets, ","), migration.ErrCoreMissing)
 	}
 	var missing []step
 	for _, set := range sets {

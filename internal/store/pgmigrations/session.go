@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/outboxrelay/outbox/internal/backoff"
 	"github.com/outboxrelay/outbox/internal/store/pooler"
 	"github.com/outboxrelay/outbox/internal/version"
 )
@@ -112,11 +113,9 @@ func take(ctx context.Context, conn *pgx.Conn, lock string) error {
 			return fmt.Errorf("wait %s for the migration lock: %s: let it finish, or end it with pg_terminate_backend",
 				patience, holder(ctx, conn))
 		}
-		select {
-		case <-ctx.Done():
+		if !backoff.Wait(ctx, 100*time.Millisecond) {
 			return fmt.Errorf("wait for the migration lock: %s: %w",
 				holder(context.WithoutCancel(ctx), conn), ctx.Err())
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
@@ -173,10 +172,8 @@ func patiently(ctx context.Context, try func() error) error {
 			return fmt.Errorf("wait %s for a lock (a transaction holds it, see pg_stat_activity; "+
 				"end it and run up again): %w", patience, err)
 		}
-		select {
-		case <-ctx.Done():
+		if !backoff.Wait(ctx, pause/2+rand.N(pause)) {
 			return fmt.Errorf("wait for a lock: %w", ctx.Err())
-		case <-time.After(pause/2 + rand.N(pause)):
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
 // written are the columns that an application, or the default now(), sets to the time of the
@@ -216,7 +218,7 @@ func (a *adoption) recordZone(ctx context.Context) error {
 		return nil
 	}
 	_, err := a.conn.Exec(ctx, statement("zone_record",
-		struct{ Comment string }{literal("Times in columns without a zone are in " + a.zone)}))
+		struct{ Comment string }{sqltable.QuoteText("Times in columns without a zone are in " + a.zone)}))
 	if err != nil {
 		return fmt.Errorf("record the zone of times without one: %w", err)
 	}

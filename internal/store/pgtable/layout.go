@@ -11,11 +11,8 @@ import (
 
 // Quote returns the layout as the SQL templates need it.
 func Quote(l outbox.Layout) sqltable.Layout {
-	return sqltable.Quote(l, QuoteTable, QuoteColumn, QuoteText)
+	return sqltable.Quote(l, QuoteTable, QuoteColumn, sqltable.QuoteText)
 }
-
-// QuoteText makes a literal of a text.
-func QuoteText(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
 // QuoteTable quotes a table's name, and the schema before it, if there is one.
 func QuoteTable(name string) string { return pgx.Identifier(strings.Split(name, ".")).Sanitize() }

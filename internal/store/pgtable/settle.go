@@ -1,6 +1,7 @@
 package pgtable
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -44,11 +45,7 @@ type Deaths struct {
 // Add adds a dead outcome.
 func (d *Deaths) Add(o *outbox.Outcome) {
 	d.Records++
-	tenant := o.Record.TenantID
-	if tenant == "" {
-		tenant = eventrow.DefaultTenant
-	}
-	d.Tenants = append(d.Tenants, tenant)
+	d.Tenants = append(d.Tenants, cmp.Or(o.Record.TenantID, eventrow.DefaultTenant))
 	for _, f := range o.Failures {
 		d.rows.Add(o)
 		d.attempts = append(d.attempts, int32(max(o.Attempts, 1)))

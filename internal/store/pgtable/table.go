@@ -68,11 +68,3 @@ func Likes(patterns []string) []string {
 }
 
 var likeEscapes = strings.NewReplacer(`\`, `\\`, "%", `\%`, "_", `\_`, "*", "%")
-
-// Null is a text as a parameter, NULL where it is empty.
-func Null(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
-}

@@ -1,6 +1,7 @@
 package retention
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/backoff"
 )
 
 // ErrBusy says that another process holds the table's maintenance.
@@ -80,34 +82,25 @@ type Config struct {
 func (c Config) withDefaults() (Config, error) {
 	def := outbox.Retention{}.WithDefaults()
 	var problems []error
-	duration := func(field string, v *time.Duration, def time.Duration) {
-		if *v == 0 {
-			*v = def
-		}
-		if *v < 0 {
-			problems = append(problems, fmt.Errorf("%s is %s, must be positive", field, *v))
-		}
-	}
-	count := func(field string, v *int, def int) {
-		if *v == 0 {
-			*v = def
-		}
-		if *v < 0 {
-			problems = append(problems, fmt.Errorf("%s is %d, must be positive", field, *v))
-		}
-	}
 	if c.Table == "" {
 		problems = append(problems, errors.New("Table is required"))
 	}
-	duration("OlderThan", &c.OlderThan, def.After)
-	duration("Every", &c.Every, def.Every)
-	duration("LeaseTTL", &c.LeaseTTL, 30*time.Second)
-	count("Batch", &c.Batch, def.Batch)
-	count("FileRows", &c.FileRows, 50_000)
+	positive(&problems, "OlderThan", &c.OlderThan, def.After)
+	positive(&problems, "Every", &c.Every, def.Every)
+	positive(&problems, "LeaseTTL", &c.LeaseTTL, 30*time.Second)
+	positive(&problems, "Batch", &c.Batch, def.Batch)
+	positive(&problems, "FileRows", &c.FileRows, 50_000)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
 	return c, errors.Join(problems...)
+}
+
+// positive has 0 be def, and refuses what is negative.
+func positive[T int | time.Duration](problems *[]error, field string, v *T, def T) {
+	if *v = cmp.Or(*v, def); *v < 0 {
+		*problems = append(*problems, fmt.Errorf("%s is %v, must be positive", field, *v))
+	}
 }
 
 // Keeper removes old rows from one table. Any number may run, in any number of processes: they take
@@ -169,7 +162,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		if report.Rows > 0 {
 			report.log(k.cfg.Logger, "removed old rows")
 		}
-		pause(ctx, k.cfg.Every)
+		backoff.Wait(ctx, k.cfg.Every)
 	}
 	return nil
 }
@@ -204,7 +197,7 @@ func (k *Keeper) Purge(ctx context.Context, patience time.Duration, progress fun
 		if !errors.Is(err, ErrBusy) || !time.Now().Before(deadline) {
 			return report, err
 		}
-		pause(ctx, min(200*time.Millisecond, time.Until(deadline)))
+		backoff.Wait(ctx, min(200*time.Millisecond, time.Until(deadline)))
 		if ctx.Err() != nil {
 			return report, ctx.Err()
 		}
@@ -220,14 +213,4 @@ func (k *Keeper) Count(ctx context.Context, progress func(Report)) (Report, erro
 	err := r.work(ctx)
 	r.report.Took = time.Since(r.began)
 	return r.report, err
-}
-
-// pause waits for d or the end of ctx.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

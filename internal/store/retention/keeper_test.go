@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox/internal/backoff"
 )
 
 // slow is a table of which each page takes a second to remove. (What a real one does is tested
@@ -45,7 +47,7 @@ func (s *slow) Find(_ context.Context, search Search, row func(Row) error) (stri
 }
 
 func (s *slow) Remove(ctx context.Context, _ Removal) (int, error) {
-	pause(ctx, time.Second)
+	backoff.Wait(ctx, time.Second)
 	return 1, ctx.Err()
 }
 

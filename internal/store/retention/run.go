@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"slices"
 	"time"
+
+	"github.com/outboxrelay/outbox/internal/backoff"
 )
 
 // logEvery is how often a long run says how far it is.
@@ -196,7 +198,7 @@ func (r *run) rest(ctx context.Context, took time.Duration) error {
 		r.logged = time.Now()
 		r.report.log(r.cfg.Logger, "removing old rows")
 	}
-	pause(ctx, min(took, r.cfg.LeaseTTL/3))
+	backoff.Wait(ctx, min(took, r.cfg.LeaseTTL/3))
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/backoff"
 )
 
 // Letters is job_dlq as a retention has it: replayed letters are removed.
@@ -19,13 +20,14 @@ func Letters() outbox.Layout {
 // work, for want of a privilege for instance, is no reason not to deliver. After ErrNoAge it is
 // not.
 func Serve(
-	ctx context.Context, table string, r outbox.Retention, open func(context.Context) (Store, error),
+	ctx context.Context, layout outbox.Layout, r outbox.Retention,
+	open func(context.Context, outbox.Layout) (*Table, error),
 ) error {
-	cfg, err := configOf(table, r)
+	cfg, err := configOf(layout.Table, r)
 	if err != nil {
 		return err
 	}
-	store := opening(ctx, cfg, open)
+	store := opening(ctx, cfg, func(ctx context.Context) (*Table, error) { return open(ctx, layout) })
 	if store == nil {
 		return nil
 	}
@@ -73,7 +75,7 @@ func configOf(table string, r outbox.Retention) (Config, error) {
 }
 
 // opening opens the table, at the end. nil: ctx has ended, or there is nothing to do.
-func opening(ctx context.Context, cfg Config, open func(context.Context) (Store, error)) Store {
+func opening(ctx context.Context, cfg Config, open func(context.Context) (*Table, error)) *Table {
 	for failing := false; ; failing = true {
 		store, err := open(ctx)
 		switch {
@@ -91,7 +93,7 @@ func opening(ctx context.Context, cfg Config, open func(context.Context) (Store,
 		if cfg.Observer != nil {
 			cfg.Observer.ObserveRun(cfg.Table, err)
 		}
-		if pause(ctx, cfg.Every); ctx.Err() != nil {
+		if !backoff.Wait(ctx, cfg.Every) {
 			return nil
 		}
 	}

@@ -103,14 +103,11 @@ func Open(ctx context.Context, db Dialect, layout outbox.Layout) (*Table, error)
 	if layout.Table, err = db.Lettered(ctx, layout.Table); err != nil {
 		return nil, err
 	}
-	for _, t := range []struct {
-		table   string
-		columns []string
-	}{
-		{layout.Table, sqltable.Names(layout)}, {"outbox_maintenance", []string{"ran_at", "swept_at"}},
-		{"outbox_archive", []string{"position", "row"}},
+	for _, t := range []sqltable.Needed{
+		{Table: layout.Table, Columns: sqltable.Names(layout)},
+		{Table: "outbox_maintenance", Columns: []string{"ran_at", "swept_at"}}, sqltable.Archive,
 	} {
-		if err := db.Check(ctx, t.table, t.columns); err != nil {
+		if err := db.Check(ctx, t.Table, t.Columns); err != nil {
 			return nil, err
 		}
 	}

@@ -170,7 +170,7 @@ func (d DB) Bury(ctx context.Context, tx *cold.Tx, l outbox.Layout, dead []outbo
 	}
 	names := deadNames{sqlitetable.Quote(l), sqlitetable.KeptColumns(columns, l.Payload)}
 	run := func(name string, args ...any) (bool, error) {
-		statement, err := d.deadly(name, names)
+		statement, err := files.Statement(name, names)
 		if err != nil {
 			return false, err
 		}
@@ -188,10 +188,6 @@ func (d DB) Bury(ctx context.Context, tx *cold.Tx, l outbox.Layout, dead []outbo
 		}
 	}
 	return n, nil
-}
-
-func (DB) deadly(name string, names deadNames) (string, error) {
-	return files.Statement(name, names)
 }
 
 // Tx is the *sql.Tx of a transaction that Begin has opened.

@@ -15,12 +15,6 @@ import (
 // All, as the number of steps, makes Down take a whole set away, its tables and all their rows.
 const All = math.MaxInt
 
-// ErrCoreMissing is returned by Up for a set that stands on core where core is not applied.
-var ErrCoreMissing = errors.New("core is not up to date")
-
-// ErrCoreNeeded is returned by Down for core while a set that stands on it is applied.
-var ErrCoreNeeded = errors.New("core is still needed")
-
 // ErrNewer says that the file's schema is newer than this build.
 var ErrNewer = errors.New("the file was migrated by a newer program")
 
@@ -70,7 +64,7 @@ func up(ctx context.Context, conn *sql.Conn, set string) error {
 		}
 		if len(core.Pending) > 0 {
 			return fmt.Errorf("set %s needs core at version %d, the file has %d: run `outbox migrate up --set core,%s`: %w",
-				set, core.Latest, core.Current, set, ErrCoreMissing)
+				set, core.Latest, core.Current, set, migration.ErrCoreMissing)
 		}
 	}
 	before, err := status(ctx, conn, set)
@@ -122,7 +116,7 @@ func down(ctx context.Context, conn *sql.Conn, steps int, set string) error {
 			}
 			if standing.Current > 0 {
 				return fmt.Errorf("%w: set %s stands on it: run `outbox migrate down --set %s --all` first",
-					ErrCoreNeeded, other, other)
+					migration.ErrCoreNeeded, other, other)
 			}
 		}
 	}

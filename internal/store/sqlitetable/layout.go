@@ -9,11 +9,8 @@ import (
 
 // Quote returns the layout as the SQL templates need it.
 func Quote(l outbox.Layout) sqltable.Layout {
-	return sqltable.Quote(l, QuoteTable, QuoteName, QuoteText)
+	return sqltable.Quote(l, QuoteTable, QuoteName, sqltable.QuoteText)
 }
-
-// QuoteText makes a literal of a text.
-func QuoteText(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
 // QuoteName quotes the name of a column or an index.
 func QuoteName(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }

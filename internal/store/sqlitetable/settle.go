@@ -1,6 +1,7 @@
 package sqlitetable
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -11,34 +12,38 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/eventrow"
 )
 
-// Deadly are the statements of a row's death. They are given a Layout with the table's KeptColumns
-// as Columns.
-var Deadly = []string{"settle_apps", "settle_letter", "settle_dead"}
-
-// Die writes one letter a failed destination and marks or removes the row of a dead outcome; all of
-// it or, if the file refuses a part, nothing. now is a stamp. run runs one of Deadly, and tells
-// whether it changed anything.
-func Die(
-	ctx context.Context, tx *sql.Tx, o *outbox.Outcome, table, now string,
-	run func(statement string, args ...any) (changed bool, err error),
-) (changed bool, err error) {
-	tenant := o.Record.TenantID
-	if tenant == "" {
-		tenant = eventrow.DefaultTenant
-	}
-	if _, err := tx.ExecContext(ctx, "SAVEPOINT settle_dead"); err != nil {
+// Wholly does all of something or, if the file refuses a part, nothing.
+func Wholly(ctx context.Context, tx *sql.Tx, do func() (changed bool, err error)) (changed bool, err error) {
+	if _, err := tx.ExecContext(ctx, "SAVEPOINT settle_one"); err != nil {
 		return false, err
 	}
 	defer func() {
-		end := "RELEASE settle_dead"
+		end := "RELEASE settle_one"
 		if err != nil {
-			end = "ROLLBACK TO settle_dead; RELEASE settle_dead"
+			end = "ROLLBACK TO settle_one; RELEASE settle_one"
 		}
 		if _, ending := tx.ExecContext(ctx, end); ending != nil {
 			changed, err = false, errors.Join(err, ending)
 		}
 	}()
-	if _, err := run("settle_apps", tenant); err != nil {
+	return do()
+}
+
+// Die writes one letter a failed destination and marks or removes the row of a dead outcome; all of
+// it or, if the file refuses a part, nothing. now is a stamp. run runs settle_apps, settle_letter
+// or settle_dead, given a Layout with the table's KeptColumns as Columns, and tells whether it
+// changed anything.
+func Die(
+	ctx context.Context, tx *sql.Tx, o *outbox.Outcome, table, now string,
+	run func(statement string, args ...any) (changed bool, err error),
+) (changed bool, err error) {
+	return Wholly(ctx, tx, func() (bool, error) { return die(o, table, now, run) })
+}
+
+func die(
+	o *outbox.Outcome, table, now string, run func(statement string, args ...any) (changed bool, err error),
+) (changed bool, err error) {
+	if _, err := run("settle_apps", cmp.Or(o.Record.TenantID, eventrow.DefaultTenant)); err != nil {
 		return false, err
 	}
 	texts := make([]string, len(o.Failures))

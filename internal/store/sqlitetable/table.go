@@ -125,7 +125,7 @@ func Named(name string) func(Column) bool {
 func KeptColumns(columns []Column, payload string) (quoted []sqltable.Column) {
 	for _, c := range columns {
 		if !Named(payload)(c) {
-			quoted = append(quoted, sqltable.Column{Name: QuoteName(c.Name), Text: QuoteText(c.Name)})
+			quoted = append(quoted, sqltable.Column{Name: QuoteName(c.Name), Text: sqltable.QuoteText(c.Name)})
 		}
 	}
 	return quoted
@@ -155,7 +155,7 @@ func (f File) StoredColumns(ctx context.Context, l outbox.Layout) (all []sqltabl
 		if err := rows.Scan(&name); err != nil {
 			return nil, fmt.Errorf("read columns of %s: %w", l.Table, err)
 		}
-		c.Name, c.Text = QuoteName(name), QuoteText(name)
+		c.Name, c.Text = QuoteName(name), sqltable.QuoteText(name)
 		if i := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, name) }); i >= 0 {
 			c.Name = QuoteName(known[i])
 		}

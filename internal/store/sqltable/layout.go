@@ -32,6 +32,24 @@ func Names(l outbox.Layout) (names []string) {
 	return names
 }
 
+// Needed is a table that a relay needs beside its own, with columns that not every version has.
+type Needed struct {
+	Table   string
+	Columns []string
+}
+
+// Beside are those of every relay, and Archive is that of one that moves delivered rows there.
+var (
+	Beside = []Needed{
+		{"outbox_lanes", []string{"owner", "epoch", "expires_at", "crashes", "trial_size", "trial_event"}},
+		{"outbox_relays", []string{"owner", "name", "expires_at", "health"}},
+		{"job_dlq", []string{"destination", "outbox_table", "event_key", "generation", "position", "origin"}},
+		{"apps", []string{"namespace"}},
+		{"outbox_pauses", []string{"destination"}},
+	}
+	Archive = Needed{"outbox_archive", []string{"position", "row"}}
+)
+
 // Column is a column as statements have it: its name, and that name as a text. JSON says that the
 // layout has JSON in it (SQLite's only).
 type Column struct {

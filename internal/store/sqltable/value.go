@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/store/errortext"
 	"github.com/outboxrelay/outbox/internal/store/sqlitetime"
 	"github.com/outboxrelay/outbox/internal/store/uuid7"
 )
@@ -127,4 +130,35 @@ func (t Text) JSON() json.RawMessage {
 		return nil // no string fails
 	}
 	return quoted
+}
+
+// QuoteText makes a literal of a text.
+func QuoteText(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+
+// OrNull returns a text as a parameter, NULL for an empty one.
+func OrNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// Retry is what an event that is tried again leaves in its row: what was wrong, and the
+// destinations it was delivered to as a JSON array, "" for none.
+func Retry(o *outbox.Outcome) (problem, deliveredTo string, err error) {
+	texts := make([]string, len(o.Failures))
+	for i, f := range o.Failures {
+		texts[i] = f.Error
+		if len(o.Failures) > 1 {
+			texts[i] = f.Destination + ": " + f.Error
+		}
+	}
+	if len(o.DeliveredTo) > 0 {
+		b, err := json.Marshal(o.DeliveredTo)
+		if err != nil {
+			return "", "", fmt.Errorf("encode destinations served: %w", err)
+		}
+		deliveredTo = string(b)
+	}
+	return errortext.Fit(strings.Join(texts, "; ")), deliveredTo, nil
 }

@@ -129,11 +129,11 @@ func (w *world) bothFailed(state string) func() bool {
 // indented is a statement in the log: its first line, and those that begin with a tab.
 var indented = regexp.MustCompile(`^.*(\n\t.*)*`)
 
-// disturb runs transactions beside the relays for five seconds, and for another five, up to a
-// minute, until hit says that they have struck. An error of one is part of the disturbance.
+// disturb runs transactions beside the relays for five seconds, and for another five, up to three
+// minutes, until hit says that they have struck. An error of one is part of the disturbance.
 func (w *world) disturb(hit func() bool, transaction func(context.Context, pgx.Tx) error) {
 	w.t.Helper()
-	for range 12 {
+	for range 36 {
 		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); w.pause(0, 20*time.Millisecond) {
 			_ = pgx.BeginFunc(w.t.Context(), w.pool, func(tx pgx.Tx) error { return transaction(w.t.Context(), tx) })
 		}
