@@ -23,7 +23,7 @@ var layers = []layer{
 	{"internal/store/sqlitetime", 0, "how times are text; of which table they are, the store knows"},
 	{"internal/sink/dedup", 0, "how long copies are refused, in sinks that remember and in the command's settings"},
 	{"internal/version", 0, "whatever names itself to a server asks it"},
-	{"internal/backoff", 0, "waits, of relays and of those who listen"},
+	{"internal/backoff", 0, "waits, which a context ends"},
 	{"internal/sink/late", 0, "what a relay and a sink say to each other beside outbox.Sink"},
 	{"internal/store/identifier", 0, "names in SQL; what has them, it does not know"},
 	{"internal/store/uuid7", 0, "when an id was drawn, whatever it is of"},

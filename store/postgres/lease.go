@@ -10,9 +10,9 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/backoff"
+	"github.com/outboxrelay/outbox/internal/store/eventrow"
 	"github.com/outboxrelay/outbox/internal/store/pause"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
-	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
 // Lease implements outbox.Store. The commit is synchronous, unlike the relay's others: after a
@@ -44,7 +44,7 @@ func (s *store) lease(ctx context.Context, r outbox.LeaseRequest) (leased outbox
 	if r.Leaving {
 		batch.Queue(s.sql.leaseQuit, s.name, r.Owner)
 	} else {
-		batch.Queue(s.sql.leaseJoin, s.name, r.Owner, r.Name, ttl, sqltable.OrNull(r.Health))
+		batch.Queue(s.sql.leaseJoin, s.name, r.Owner, r.Name, ttl, eventrow.OrNull(r.Health))
 	}
 	batch.Queue(s.sql.leaseTake, s.name, r.Owner, ttl, outbox.LaneCount, r.Returning, r.Leaving)
 	batch.Queue(s.sql.leaseHeld, s.name, r.Owner, outbox.LaneCount, s.of).Query(func(found pgx.Rows) (err error) {

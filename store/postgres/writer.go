@@ -21,7 +21,6 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/identifier"
 	"github.com/outboxrelay/outbox/internal/store/migration"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
-	"github.com/outboxrelay/outbox/internal/store/sqltable"
 	"github.com/outboxrelay/outbox/internal/store/sqltx"
 )
 
@@ -122,9 +121,9 @@ func (in insert) queue(batch *pgx.Batch, rows []eventrow.Row, inserted *[]uuid.U
 	if len(rows) == 1 {
 		r := &rows[0]
 		batch.Queue(statements.one, pgtype.UUID{Bytes: r.ID, Valid: true}, r.Topic,
-			r.OccurredAt.UTC().Truncate(time.Microsecond), sqltable.OrNull(r.SchemaID), int32(r.SchemaVersion),
-			sqltable.OrNull(r.AggregateID), sqltable.OrNull(r.AggregateType), r.TenantID, r.Source,
-			sqltable.OrNull(string(r.DestinationsJSON)), string(r.Payload), sqltable.OrNull(string(r.MetadataJSON))).
+			r.OccurredAt.UTC().Truncate(time.Microsecond), eventrow.OrNull(r.SchemaID), int32(r.SchemaVersion),
+			eventrow.OrNull(r.AggregateID), eventrow.OrNull(r.AggregateType), r.TenantID, r.Source,
+			eventrow.OrNull(string(r.DestinationsJSON)), string(r.Payload), eventrow.OrNull(string(r.MetadataJSON))).
 			Exec(func(tag pgconn.CommandTag) error {
 				if tag.RowsAffected() == 1 {
 					*inserted = []uuid.UUID{r.ID}
@@ -222,9 +221,9 @@ func (in sqlInserter) insertRows(
 	if len(rows) == 1 {
 		r := &rows[0]
 		n, err := in.exec(ctx, tx, statements.one, r.ID.String(), r.Topic, r.OccurredAt.UTC().Truncate(time.Microsecond),
-			sqltable.OrNull(r.SchemaID), r.SchemaVersion, sqltable.OrNull(r.AggregateID),
-			sqltable.OrNull(r.AggregateType), r.TenantID, r.Source,
-			sqltable.OrNull(string(r.DestinationsJSON)), string(r.Payload), sqltable.OrNull(string(r.MetadataJSON)))
+			eventrow.OrNull(r.SchemaID), r.SchemaVersion, eventrow.OrNull(r.AggregateID),
+			eventrow.OrNull(r.AggregateType), r.TenantID, r.Source,
+			eventrow.OrNull(string(r.DestinationsJSON)), string(r.Payload), eventrow.OrNull(string(r.MetadataJSON)))
 		if err != nil || n == 0 {
 			return nil, err
 		}

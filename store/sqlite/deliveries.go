@@ -10,7 +10,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/errortext"
-	"github.com/outboxrelay/outbox/internal/store/sqltable"
+	"github.com/outboxrelay/outbox/internal/store/eventrow"
 )
 
 // Owes implements outbox.DeliveryStore.
@@ -90,10 +90,10 @@ func (t *settling) owe(o *outbox.Outcome) error {
 			sequence = r.Sequence
 		}
 		if _, err := t.run(&t.sql.settleOwed, r, t.name, owed.Sink, string(destinations), r.Lane, orderKey, r.Topic, key,
-			sqltable.OrNull(r.AggregateType), sqltable.OrNull(r.TenantID), sqltable.OrNull(r.Source),
-			sqltable.OrNull(r.SchemaID), r.SchemaVersion, sequence, string(r.Payload),
-			sqltable.OrNull(string(r.RawMetadata)), known(r.OccurredAt), known(r.WrittenAt), owed.Attempts, next,
-			sqltable.OrNull(errortext.Fit(owed.Error))); err != nil {
+			eventrow.OrNull(r.AggregateType), eventrow.OrNull(r.TenantID), eventrow.OrNull(r.Source),
+			eventrow.OrNull(r.SchemaID), r.SchemaVersion, sequence, string(r.Payload),
+			eventrow.OrNull(string(r.RawMetadata)), known(r.OccurredAt), known(r.WrittenAt), owed.Attempts, next,
+			eventrow.OrNull(errortext.Fit(owed.Error))); err != nil {
 			return err
 		}
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/store/eventrow"
 	"github.com/outboxrelay/outbox/internal/store/pause"
 	"github.com/outboxrelay/outbox/internal/store/sqlitetime"
-	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
 // relaysKept is how long a relay that has gone is remembered.
@@ -29,7 +29,7 @@ func (s *store) Lease(ctx context.Context, request outbox.LeaseRequest) (leased 
 		at := s.leaseArgs(request)
 		if err := tx.QueryRowContext(ctx, s.sql.leaseDue,
 			append(at.args(), outbox.LaneCount, request.Leaving,
-				stamp(sqlitetime.Farthest(at.now, at.ttl)), sqltable.OrNull(request.Health))...).Scan(&due); err != nil || due {
+				stamp(sqlitetime.Farthest(at.now, at.ttl)), eventrow.OrNull(request.Health))...).Scan(&due); err != nil || due {
 			return err
 		}
 		leased, err = s.held(ctx, tx, at)
@@ -84,7 +84,7 @@ func (s *store) take(ctx context.Context, tx *sql.Tx, at leaseArgs, r outbox.Lea
 	if err := tx.QueryRowContext(ctx, s.sql.leaseLapsed, at.table, at.owner, stamp(at.now)).Scan(&lapsed); err != nil {
 		return err
 	}
-	enrol, args := s.sql.leaseJoin, append(at.args(), r.Name, sqltable.OrNull(r.Health))
+	enrol, args := s.sql.leaseJoin, append(at.args(), r.Name, eventrow.OrNull(r.Health))
 	if r.Leaving {
 		enrol, args = s.sql.leaseQuit, []any{at.table, at.owner}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/store/eventrow"
 	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
 	"github.com/outboxrelay/outbox/internal/store/sqltable"
@@ -235,7 +236,7 @@ func (t *settling) retry(o *outbox.Outcome) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return t.run(&t.sql.settleRetry, o.Record, o.Attempts, stamp(t.now.Add(o.RetryIn)), problem, sqltable.OrNull(served))
+	return t.run(&t.sql.settleRetry, o.Record, o.Attempts, stamp(t.now.Add(o.RetryIn)), problem, eventrow.OrNull(served))
 }
 
 // delivered writes down what sinks owe of a row, and marks or removes it.

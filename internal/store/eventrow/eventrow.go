@@ -160,3 +160,11 @@ func checkMetadata(text []byte, maxBytes int) error {
 	}
 	return err
 }
+
+// OrNull returns a text as a parameter, NULL for an empty one.
+func OrNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}

@@ -135,14 +135,6 @@ func (t Text) JSON() json.RawMessage {
 // QuoteText makes a literal of a text.
 func QuoteText(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
-// OrNull returns a text as a parameter, NULL for an empty one.
-func OrNull(s string) any {
-	if s == "" {
-		return nil
-	}
-	return s
-}
-
 // Retry is what an event that is tried again leaves in its row: what was wrong, and the
 // destinations it was delivered to as a JSON array, "" for none.
 func Retry(o *outbox.Outcome) (problem, deliveredTo string, err error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/store/eventrow"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
-	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
 // Settle implements outbox.Store.
@@ -267,5 +267,5 @@ func noteArgs(lanes int64, to *progress) []any {
 	if to.late != nil {
 		at, seen = &to.late.position, &to.late.snapshot.text
 	}
-	return []any{lanes, to.position, to.snapshot.text, at, seen, sqltable.OrNull(to.era)}
+	return []any{lanes, to.position, to.snapshot.text, at, seen, eventrow.OrNull(to.era)}
 }
