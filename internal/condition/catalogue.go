@@ -107,8 +107,7 @@ var Catalogue = []Condition{
 		ID: "OBX-014", Name: "pooler in between", Category: "database", Severity: Notice, Pre: true, check: pooled,
 		Means: "A pooler that lends sessions lets nobody listen, so a relay finds new events by polling: later by " +
 			"up to --poll-max.",
-		Remedy: "give relays the URL of PostgreSQL itself where latency matters; docs/operations/poolers.md has the " +
-			"figures",
+		Remedy: "give relays the URL of PostgreSQL itself where latency matters",
 	},
 	{
 		ID: "OBX-015", Name: "role may do everything", Category: "database",
@@ -232,7 +231,8 @@ var Catalogue = []Condition{
 		check: ofTables(laneSuspect),
 		Means: "Relays died again and again at one lane, so its events are tried in small batches to find the one " +
 			"that kills.",
-		Remedy: "outbox events show ID of the event that the sentence names; outbox events skip ID --yes ends it",
+		Remedy: "outbox events show ID of the event that the sentence names; outbox events skip ID " +
+			"--yes --reason TEXT ends it",
 	},
 	{
 		ID: "OBX-035", Name: "events late", Category: "events", Severity: Critical, check: ofTables(eventsLate),
@@ -242,8 +242,9 @@ var Catalogue = []Condition{
 	},
 	{
 		ID: "OBX-036", Name: "key blocked", Category: "events", Severity: Warning, check: keyBlocked,
-		Means:  "An event fails, and what is behind it in its key waits, so that order holds. Other keys go on.",
-		Remedy: "outbox events retry ID once the cause is gone, or outbox events skip ID --yes to give the event up",
+		Means: "An event fails, and what is behind it in its key waits, so that order holds. Other keys go on.",
+		Remedy: "outbox events retry ID once the cause is gone, or outbox events skip ID --yes --reason TEXT to " +
+			"give the event up",
 	},
 	{
 		ID: "OBX-037", Name: "event parked", Category: "events", Severity: Warning, check: eventParked,
@@ -279,7 +280,7 @@ var Catalogue = []Condition{
 		ID: "OBX-042", Name: "dead letters forgotten", Category: "letters",
 		Severity: Warning, check: query("condition_letters_forgotten", config.Letters),
 		Means:  "A dead letter has been pending for longer than a day: nobody looks.",
-		Remedy: "outbox dlq list --pending shows them; outbox dlq replay or discard ends them",
+		Remedy: "outbox dlq list --until 1d shows them; outbox dlq replay or discard ends them",
 	},
 	{
 		ID: "OBX-043", Name: "nothing is removed", Category: "letters", Severity: Warning, check: kept,
@@ -304,8 +305,8 @@ var Catalogue = []Condition{
 		check: queryTables("condition_audit_order"),
 		Means: "An event was passed by: one behind it in its key is delivered. No relay does that; somebody has " +
 			"changed rows.",
-		Remedy: "outbox dlq audit, and the server's log, say who changed rows; outbox events skip ID gives up what " +
-			"need not arrive",
+		Remedy: "outbox dlq audit, and the server's log, say who changed rows; outbox events skip ID --yes --reason TEXT " +
+			"gives up what need not arrive",
 	},
 	{
 		ID: "OBX-047", Name: "settled without outcome", Category: audit, Severity: Critical,
@@ -324,7 +325,7 @@ var Catalogue = []Condition{
 		ID: "OBX-049", Name: "owed and undelivered", Category: audit, Severity: Critical,
 		check:  queryTables("condition_audit_owed"),
 		Means:  "A sink owes an event that a relay will publish again to all sinks: one of them gets it twice.",
-		Remedy: "outbox events skip ID --to SINK gives up what the sink owes",
+		Remedy: "outbox events skip ID --to SINK --yes --reason TEXT gives up what the sink owes",
 	},
 	{
 		ID: "OBX-050", Name: "owed without a sink", Category: audit, Severity: Critical, check: owedToNobody,
