@@ -305,8 +305,8 @@ var Catalogue = []Condition{
 		check: queryTables("condition_audit_order"),
 		Means: "An event was passed by: one behind it in its key is delivered. No relay does that; somebody has " +
 			"changed rows.",
-		Remedy: "outbox dlq audit, and the server's log, say who changed rows; outbox events skip ID --yes --reason TEXT " +
-			"gives up what need not arrive",
+		Remedy: "outbox dlq audit, and the server's log, say who changed rows; outbox events skip ID --yes " +
+			"--reason TEXT gives up what need not arrive",
 	},
 	{
 		ID: "OBX-047", Name: "settled without outcome", Category: audit, Severity: Critical,

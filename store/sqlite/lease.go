@@ -28,8 +28,8 @@ func (s *store) Lease(ctx context.Context, request outbox.LeaseRequest) (leased 
 	err = s.db.snapshot(ctx, func(tx *sql.Tx) error {
 		at := s.leaseArgs(request)
 		if err := tx.QueryRowContext(ctx, s.sql.leaseDue,
-			append(at.args(), outbox.LaneCount, request.Leaving,
-				stamp(sqlitetime.Farthest(at.now, at.ttl)), eventrow.OrNull(request.Health))...).Scan(&due); err != nil || due {
+			append(at.args(), outbox.LaneCount, request.Leaving, stamp(sqlitetime.Farthest(at.now, at.ttl)),
+				eventrow.OrNull(request.Health))...).Scan(&due); err != nil || due {
 			return err
 		}
 		leased, err = s.held(ctx, tx, at)

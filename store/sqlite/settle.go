@@ -236,7 +236,8 @@ func (t *settling) retry(o *outbox.Outcome) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return t.run(&t.sql.settleRetry, o.Record, o.Attempts, stamp(t.now.Add(o.RetryIn)), problem, eventrow.OrNull(served))
+	return t.run(&t.sql.settleRetry, o.Record, o.Attempts, stamp(t.now.Add(o.RetryIn)), problem,
+		eventrow.OrNull(served))
 }
 
 // delivered writes down what sinks owe of a row, and marks or removes it.

@@ -70,7 +70,8 @@ func up(ctx context.Context, conn *pgx.Conn, set string, existing *adoption) err
 		}
 		if len(core.Pending) > 0 || core.Dirty {
 			return fmt.Errorf("set %s needs core at version %d, the database has %d: "+
-				"run `outbox migrate up --set core,%s`: %w", set, core.Latest, core.Current, set, migration.ErrCoreMissing)
+				"run `outbox migrate up --set core,%s`: %w", set, core.Latest, core.Current, set,
+				migration.ErrCoreMissing)
 		}
 	}
 	before, err := status(ctx, conn, set)

@@ -27,7 +27,7 @@ func Serve(
 	if err != nil {
 		return err
 	}
-	store := opening(ctx, cfg, func(ctx context.Context) (*Table, error) { return open(ctx, layout) })
+	store := opening(ctx, cfg, layout, open)
 	if store == nil {
 		return nil
 	}
@@ -75,9 +75,11 @@ func configOf(table string, r outbox.Retention) (Config, error) {
 }
 
 // opening opens the table, at the end. nil: ctx has ended, or there is nothing to do.
-func opening(ctx context.Context, cfg Config, open func(context.Context) (*Table, error)) *Table {
+func opening(
+	ctx context.Context, cfg Config, layout outbox.Layout, open func(context.Context, outbox.Layout) (*Table, error),
+) *Table {
 	for failing := false; ; failing = true {
-		store, err := open(ctx)
+		store, err := open(ctx, layout)
 		switch {
 		case err == nil:
 			return store

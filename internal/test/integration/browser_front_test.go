@@ -150,9 +150,8 @@ type shownEvent struct {
 func (r report) ended() bool { return r.State == "ended" && len(r.Events) > 0 }
 
 // reporter is appended to the page: it tells what the page shows, as a reader would see it, until
-// it has told the end. Nobody looks at it, so nothing of the list is laid out and painted.
-const reporter = `<style>#events { display: none }</style>
-<script>
+// it has told the end.
+const reporter = `<script>
 const loads = Number(sessionStorage.getItem("loads") ?? 0) + 1
 sessionStorage.setItem("loads", loads)
 async function tell() {
@@ -164,7 +163,7 @@ async function tell() {
     const answer = await fetch("/test/report", { method: "POST", body: JSON.stringify({ loads, state, count: items.length, heap, markup, events }) })
     if (await answer.text() === "reload") location.reload()
   } catch {} // cut off, like everything else
-  setTimeout(tell, 100)
+  setTimeout(tell, 50)
 }
 tell()
 </script>`
