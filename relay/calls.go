@@ -171,14 +171,17 @@ func halves(batch []outbox.Delivery, publish func([]outbox.Delivery) []outbox.Re
 	return results
 }
 
-// publishOnce makes one call. A sink that answers the wrong number of results has an unknown
-// outcome.
+// publishOnce makes one call, unless ctx has ended: another relay may hold the lanes. A sink that
+// answers the wrong number of results has an unknown outcome.
 func (p publisher) publishOnce(ctx context.Context, batch []outbox.Delivery) (results []outbox.Result, panicked error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			panicked = fmt.Errorf("publish: sink panicked: %v", cause)
 		}
 	}()
+	if ctx.Err() != nil {
+		return failAll(batch, outbox.ErrNotAttempted), nil
+	}
 	if fault.Enabled {
 		for i := range batch {
 			fault.Publishing(batch[i].ID.String())

@@ -192,6 +192,9 @@ func (p *process) Publish(ctx context.Context, batch []outbox.Delivery) []outbox
 	if p.at("before publish", nil) != nil {
 		return nil
 	}
+	if ctx.Err() != nil { // it stood still between the relay's look and here, and sends nothing now
+		return failAll(batch, outbox.Unavailable(ctx.Err()))
+	}
 	p.serve(batch)
 	defer p.rest(batch)
 	time.Sleep(p.slow / 2)

@@ -130,3 +130,32 @@ func TestAnOutageIsNobodysFault(t *testing.T) {
 		}
 	})
 }
+
+// A relay that stood still in the middle of a batch sends no more of it: its lanes may be another's.
+func TestNoCallAfterTheLease(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	calls := 0
+	m := &memory{publishHook: func(_ context.Context, batch []outbox.Delivery) []outbox.Result {
+		if calls++; calls == 2 { // the first half
+			cancel()
+		}
+		return failAll(batch, outbox.Unavailable(errors.New("connection refused")))
+	}}
+	batch := make([]outbox.Delivery, 8)
+	for i := range batch {
+		batch[i].Record = &outbox.Record{Event: outbox.Event{ID: uuid.New()}}
+	}
+	p := publisher{m}
+	results := p.publish(ctx, batch)
+	p.reduce(ctx, batch, results)
+	if calls != 2 {
+		t.Errorf("%d calls, want the first and one for its first half", calls)
+	}
+	for i, want := range []outbox.Class{outbox.ClassUnavailable, outbox.ClassNotAttempted} {
+		if class, _ := outbox.Classify(results[4*i].Err); class != want {
+			t.Errorf("delivery %d: %v, want class %d", 4*i, results[4*i].Err, want)
+		}
+	}
+}
