@@ -15,10 +15,11 @@ import (
 // It asks by state and never by "position > last": a lower position may commit later, and would be
 // lost.
 //
-// One that ran out of time is given twice as much at the next try, up to 8 times DatabaseTimeout.
-// With the same limit a single row could hold its lanes for ever. A number that is 1 GB long took
-// 15 s to turn into text, on a busy machine. One that took long leaves the next as much: it may
-// have brought what is before such a row. A try that ran out of time goes on at the server.
+// One that ran out of time while the database answered others is given 8 times DatabaseTimeout at
+// the next try. With the same limit a single row could hold its lanes for ever. A number that is
+// 1 GB long took 15 s to turn into text, on a busy machine; each try goes on at the server and
+// slows the next. One that took long leaves the next as much: it may have brought what is before
+// such a row.
 func (w *worker) claim(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
 	limit = w.inflight.exclude(limit)
 	limit.Paused, limit.Destination = w.keeper.paused().Paused, w.cfg.table.Destination
@@ -37,7 +38,7 @@ func (w *worker) claim(ctx context.Context, lanes []outbox.Lane, limit outbox.Cl
 	records, err := w.store.Claim(limited, lanes, limit)
 	if err != nil {
 		if ctx.Err() == nil {
-			w.pacer.failed(err, limited.Err() != nil)
+			w.pacer.failed(err, limited.Err() != nil, w.answers(began))
 		}
 		return nil, fmt.Errorf("claim: %w", err)
 	}
@@ -46,6 +47,12 @@ func (w *worker) claim(ctx context.Context, lanes []outbox.Lane, limit outbox.Cl
 	w.pacer.answered(limit, len(w.inflight.waiting), len(records), took)
 	w.inflight.taken.answered(time.Now())
 	return records, nil
+}
+
+// answers tells whether the database has answered what was asked since a time.
+func (r *tableRelay) answers(since time.Time) bool {
+	g := r.seen.Load()
+	return g != nil && g.asked.After(since) || r.keeper.renewedAfter(since)
 }
 
 // full tells whether a claim of at most so many left something behind for the next one, as far as
@@ -184,12 +191,13 @@ func (p *pacer) relax(cfg *tableConfig, took time.Duration) {
 	}
 }
 
-// failed learns from a claim that failed. ended says that it ran out of timeout.
-func (p *pacer) failed(err error, ended bool) {
+// failed learns from a claim that failed. ended says that it ran out of timeout, and answers that
+// the database was there meanwhile: it was not the connection.
+func (p *pacer) failed(err error, ended, answers bool) {
 	switch {
-	case ended:
-		p.patience = min(p.patience+1, maxPatience)
-	case errors.Is(err, context.DeadlineExceeded): // the server's own limit
+	case ended && answers:
+		p.patience = maxPatience
+	case !ended && errors.Is(err, context.DeadlineExceeded): // the server's own limit
 		p.modesty, p.fulfilled = min(p.modesty+modestyStep, maxModesty), 0
 	}
 }

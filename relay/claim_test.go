@@ -49,23 +49,22 @@ func TestClaimLimits(t *testing.T) {
 	}
 }
 
-// A claim that ran out of time has the next one wait for twice as long, and one that was answered
-// for as long as that took. What made it long may be a row that it ended before.
+// A claim that ran out of time at a database that answers others has the next one wait for as long
+// as any may, and one that was answered for as long as that took. What made it long may be a row
+// that it ended before. At a database that answers nobody a longer wait changes nothing.
 func TestClaimPatience(t *testing.T) {
 	t.Parallel()
 	p, cfg := newPacer(), tableConfig{Config: Config{DatabaseTimeout: 5 * time.Second}}
-	for _, c := range []struct {
-		took time.Duration // 0: it ran out of time
-		want time.Duration // for the next one
-	}{
-		{0, 10 * time.Second}, {0, 20 * time.Second}, {0, 40 * time.Second}, {0, 40 * time.Second},
+	const away, out = -1, 0 // ran out of time, the database away or not
+	for _, c := range []struct{ took, want time.Duration }{
+		{away, 5 * time.Second}, {out, 40 * time.Second}, {away, 40 * time.Second}, {out, 40 * time.Second},
 		{25 * time.Second, 40 * time.Second},
 		{15 * time.Second, 20 * time.Second},
 		{time.Second, 5 * time.Second},
-		{0, 10 * time.Second}, {5 * time.Second, 10 * time.Second}, {4 * time.Second, 5 * time.Second},
+		{away, 5 * time.Second},
 	} {
-		if c.took == 0 {
-			p.failed(context.DeadlineExceeded, true)
+		if c.took <= 0 {
+			p.failed(context.DeadlineExceeded, true, c.took == out)
 		} else {
 			p.relax(&cfg, c.took)
 		}

@@ -259,7 +259,7 @@ func (o *owes) answered(asked []int16, lanes []outbox.Lane, owed map[int16][]str
 // then nobody knows what is paused.
 func (f *fanout) ready() bool {
 	for _, o := range f.outlets {
-		if !o.owed.keeper.asked() {
+		if !o.owed.keeper.renewedAfter(time.Time{}) {
 			return false
 		}
 	}

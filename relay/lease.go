@@ -127,11 +127,11 @@ func (k *leaseKeeper) extended(lanes []outbox.Lane, until time.Time) time.Time {
 	return until
 }
 
-// asked tells whether a lease check has succeeded.
-func (k *leaseKeeper) asked() bool {
+// renewedAfter tells whether a lease check that began after a time has succeeded.
+func (k *leaseKeeper) renewedAfter(t time.Time) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return !k.renewed.IsZero()
+	return k.renewed.After(t)
 }
 
 // put ends what take began.

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -16,6 +17,14 @@ import (
 
 // Claim implements outbox.Store.
 func (s *store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
+	records, err := s.claim(ctx, lanes, limit)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		s.pool.Reset() // where one connection's other end has vanished, those of the idle ones may have too
+	}
+	return records, err
+}
+
+func (s *store) claim(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
 	if limit.Fair && limit.HeldBack() == nil && s.fair.claim != "" && len(lanes) > 0 {
 		return s.claimFair(ctx, lanes, limit)
 	}

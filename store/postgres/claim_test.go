@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -17,7 +18,6 @@ import (
 
 var everything = outbox.ClaimLimit{Records: 1000, Bytes: 8 << 20}
 
-// migrated returns a pool with relay sessions on a new database that has all migration sets.
 // migratedURL is a new database with all sets.
 func migratedURL(t *testing.T) string {
 	t.Helper()
@@ -25,6 +25,7 @@ func migratedURL(t *testing.T) string {
 		func(ctx context.Context, url string) error { return migrations.Up(ctx, url, "core", "events", "crawl") })
 }
 
+// migrated returns a pool of a relay's sessions on such a database.
 func migrated(t *testing.T) *pgxpool.Pool { return connected(t, migratedURL(t)) }
 
 // connected returns a pool of a relay's sessions.
@@ -232,5 +233,39 @@ func TestOpenRefusesWhatItCannotServe(t *testing.T) {
 	if _, err := openTable(t.Context(), pool, outbox.CrawlOutbox()); err == nil ||
 		!strings.Contains(err.Error(), "outbox migrate up --set core") {
 		t.Errorf("without lanes: got error %v", err)
+	}
+}
+
+// After a claim that ran out of time none of its pool's connections is used again: their other ends
+// may have vanished too, as behind a firewall that forgot them, and each would cost as long.
+func TestClaimThatRanOutOfTimeConnectsAnew(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	s, _, lanes := serving(t, pool, outbox.OutboxEvents())
+	release := hold(t, pool, "LOCK TABLE outbox_events")
+	before, idle := map[uint32]bool{}, []*pgxpool.Conn{}
+	for range 3 {
+		conn, err := pool.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		before[conn.Conn().PgConn().PID()], idle = true, append(idle, conn)
+	}
+	for _, conn := range idle {
+		conn.Release()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := s.Claim(ctx, lanes, everything); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("error %v, want that it ran out of time", err)
+	}
+	release()
+	for range 3 {
+		if pid := query[int](t, pool, "SELECT pg_backend_pid()"); before[uint32(pid)] {
+			t.Errorf("the connection to process %d is used again", pid)
+		}
+	}
+	if _, err := s.Claim(t.Context(), lanes, everything); err != nil {
+		t.Error(err)
 	}
 }
