@@ -39,16 +39,6 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 func (e usageError) Unwrap() error { return e.error }
 
-// firstOf returns the first error that there is: what failed, before what failed to print it.
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // settings reads the settings of a command and checks them against what it needs. further are its
 // flags that are settings.
 func (a *application) settings(needs config.Need, further ...*pflag.FlagSet) (config.Config, error) {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,7 +54,7 @@ func (a *application) printConfig() *cobra.Command {
 				cells: settingCells}.print(a, c.Output)
 			fmt.Fprintln(a.Out, "\nRelays with these settings call themselves "+c.Fingerprint()+".")
 		}
-		return firstOf(err, a.checked(&c, 0))
+		return cmp.Or(err, a.checked(&c, 0))
 	})
 	cmd.Flags().AddFlagSet(settings)
 	return cmd

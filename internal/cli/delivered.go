@@ -98,7 +98,7 @@ func (a *application) replayChosen(ctx context.Context, v view, f deliveredFlags
 	} else if err != nil {
 		err = fmt.Errorf("%w; %s put back before, go on with --until %s", err, back, bound)
 	}
-	return firstOf(a.printReplayable(v.c.Output, done), err)
+	return cmp.Or(a.printReplayable(v.c.Output, done), err)
 }
 
 // replayPages puts events back page by page, and counts in done.
@@ -192,7 +192,7 @@ func (a *application) purge() *cobra.Command {
 			return err
 		}
 		printed := list[retention.Report]{items: reports, head: "TABLE,ACTION,ROWS,FILES", cells: reportCells}
-		return firstOf(printed.print(a, c.Output), err)
+		return cmp.Or(printed.print(a, c.Output), err)
 	})
 	cmd.Flags().StringSliceVar(&p.tables, "table", nil,
 		"`tables` to purge, job_dlq among them (default: all that exist)")

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -257,7 +258,7 @@ func (f *selectionFlags) addTo(flags *pflag.FlagSet) {
 
 // selection refuses a command line that names no letters: it could mean all of them.
 func (f *selectionFlags) selection(args []string) (s deadletter.Selection, err error) {
-	if err := firstOf(checkFilters(f.set), checkSpan(f.Since, f.Until)); err != nil {
+	if err := cmp.Or(checkFilters(f.set), checkSpan(f.Since, f.Until)); err != nil {
 		return s, err
 	}
 	given := f.given()

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ func (a *application) printCleared(form, text string, done cleared, err error) e
 	if err = interrupted(err, done.Letters); err != nil && done.Letters == 0 {
 		return err
 	}
-	return firstOf(a.printResult(form, done, text, counted(done.Letters, "letter")), err)
+	return cmp.Or(a.printResult(form, done, text, counted(done.Letters, "letter")), err)
 }
 
 // interrupted says how to go on after Ctrl-C.
@@ -259,7 +260,7 @@ func (a *application) replay(ctx context.Context, d letters, o deadletter.Replay
 	sum, err := f.run(ctx, d, o, bar)
 	bar.done()
 	err = interrupted(err, sum.Letters)
-	return firstOf(a.printReplayed(d.c.Output, sum), err)
+	return cmp.Or(a.printReplayed(d.c.Output, sum), err)
 }
 
 // run replays, in steps if that was asked for.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,8 +55,8 @@ func (a *application) doctor() *cobra.Command {
 			if cmd.Context().Err() != nil {
 				return nil
 			}
-			if err = firstOf(a.printReport(c.Output, report), err); err != nil || watch == 0 {
-				return firstOf(err, verdict(report))
+			if err = cmp.Or(a.printReport(c.Output, report), err); err != nil || watch == 0 {
+				return cmp.Or(err, verdict(report))
 			}
 			if !backoff.Wait(cmd.Context(), watch) {
 				return nil
@@ -97,7 +98,7 @@ func (a *application) verify() *cobra.Command {
 			}
 		}
 		report, err := app.Examine(cmd.Context(), c, condition.Usual, condition.Selection{Audit: true}, canary)
-		return firstOf(err, a.printReport(c.Output, report), verdict(report))
+		return cmp.Or(err, a.printReport(c.Output, report), verdict(report))
 	})
 	cmd.Flags().StringVar(&topic, "canary", "", "`topic` of an event to write into outbox_events, which must arrive")
 	cmd.Flags().DurationVar(&within, "within", 30*time.Second, "how `long` the canary may take")

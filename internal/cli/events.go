@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,7 +90,7 @@ func (a *application) showEvent(of *admin.Of, tenant *string, mapping *pflag.Fla
 			row := []operate.EventRow{event.EventRow}
 			err = v.MarkPaused(cmd.Context(), row)
 			event.Paused = row[0].Paused
-			if err = firstOf(err, v.MarkDeliveriesPaused(cmd.Context(), event)); err != nil {
+			if err = cmp.Or(err, v.MarkDeliveriesPaused(cmd.Context(), event)); err != nil {
 				return err
 			}
 			if v.c.Output == "json" {
@@ -243,7 +244,7 @@ func (e *chosenEvents) run(a *application, cmd *cobra.Command, args []string, ma
 		if done.Events == 0 && v.c.Output != "json" {
 			return err // it was said
 		}
-		return firstOf(a.printResult(v.c.Output, done, e.said, counted(done.Events, e.noun), e.of), err)
+		return cmp.Or(a.printResult(v.c.Output, done, e.said, counted(done.Events, e.noun), e.of), err)
 	})
 }
 

@@ -243,7 +243,7 @@ func (a *application) migrating(
 	failure := fn(ctx, m)
 	after, err := m.Status(context.WithoutCancel(ctx), named...)
 	if err != nil {
-		return firstOf(failure, err)
+		return cmp.Or(failure, err)
 	}
 	var changes []change
 	var changed bool
@@ -255,12 +255,12 @@ func (a *application) migrating(
 		return failure
 	}
 	if c.Output == "json" {
-		return firstOf(failure, printJSON(a.Out, changes))
+		return cmp.Or(failure, printJSON(a.Out, changes))
 	}
 	printed := list[change]{items: changes, head: "SET,NOW AT,CHANGED", cells: func(c change) []any {
 		return []any{c.Set, c.Version, cmp.Or(strings.Join(c.Changed, " "), "(nothing)")}
 	}}
-	return firstOf(failure, printed.print(a, c.Output))
+	return cmp.Or(failure, printed.print(a, c.Output))
 }
 
 // difference returns what is in one of the lists only.

@@ -144,7 +144,7 @@ func (e *ending) command(a *application, cmd *cobra.Command) *cobra.Command {
 		}
 		return a.onDatabase(cmd.Context(), func(c config.Config, db app.Database) error {
 			ended, err := e.each(cmd.Context(), c, db, args[0])
-			return firstOf(e.print(a, c.Output, ended), err)
+			return cmp.Or(e.print(a, c.Output, ended), err)
 		}, mapping)
 	}
 	cmd.Flags().StringVar(&e.table, "table", "",

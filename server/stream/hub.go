@@ -211,14 +211,6 @@ func (h *Hub) ask(ctx context.Context, tenant string, tails ...*runTail) error {
 	return nil
 }
 
-func (h *Hub) page(ctx context.Context, s Source, after int64) ([]Message, error) {
-	return h.read(ctx, h.log.Page, s, after)
-}
-
-func (h *Hub) news(ctx context.Context, s Source, after int64) ([]Message, error) {
-	return h.read(ctx, h.log.News, s, after)
-}
-
 func (h *Hub) read(
 	ctx context.Context, ask func(context.Context, string, uuid.UUID, int64, int) ([]Message, error), s Source,
 	after int64,

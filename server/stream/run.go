@@ -132,7 +132,7 @@ func (t *runTail) read(ctx context.Context) {
 		if done {
 			return
 		}
-		messages, err := t.hub.news(ctx, t.source, top)
+		messages, err := t.hub.read(ctx, t.hub.log.News, t.source, top)
 		t.mu.Lock()
 		for _, m := range messages {
 			if m.Seq <= t.top {
@@ -180,7 +180,7 @@ func (t *runTail) next(ctx context.Context, cursor int64) (messages []Message, _
 		return messages[:len(messages):len(messages)], false, nil
 	}
 	t.mu.Unlock()
-	messages, err = t.hub.page(ctx, t.source, cursor)
+	messages, err = t.hub.read(ctx, t.hub.log.Page, t.source, cursor)
 	t.hub.stats.fromLog.Add(int64(len(messages)))
 	return messages, false, err
 }

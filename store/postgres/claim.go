@@ -46,37 +46,60 @@ func (s *store) claimOldest(
 	if p := limit.Paused; limit.HeldBack() != nil {
 		sql, args = &s.sql.claimPausing, append(args, pgtable.Likes(p.Topics), quotedNames(p.Destinations), s.template(limit))
 	}
-	records, err := s.read(ctx, sql.claim, ask, limit, args...)
-	switch {
-	case err == nil:
-		return records, nil
-	case !pgtable.OfTheData(err):
-		return nil, err
-	case len(records) > 0:
+	if s.wary.Load() { // it may take seconds to find out about such a row, so not twice
+		return s.sift(ctx, sql, ask, limit, args)
+	}
+	records, err := s.read(ctx, s.pool, sql.claim, ask, limit, args...)
+	if !pgtable.OfTheData(err) {
+		return records, err
+	}
+	s.wary.Store(true)
+	if len(records) > 0 {
 		return records, nil
 	}
-	// None came before it, so it is the first; but not where the rows are sorted, because all of
-	// them are computed before. There they are asked for one by one.
-	sorted, explained := s.sorts(ctx, sql.claim, args...)
-	if explained != nil {
-		return nil, explained
-	}
-	if sorted {
-		records, err = s.read(ctx, sql.claimOneByOne, ask, limit, args...)
-		switch {
-		case err == nil || !pgtable.OfTheData(err):
-			return records, err
-		case len(records) > 0:
-			return records, nil
+	return s.sift(ctx, sql, ask, limit, args)
+}
+
+// sift claims from a table of which a row cannot be handed out. Its statements see one state of the
+// table, at one time. Otherwise what is committed late in front of that row, or comes due there,
+// would be taken for it, and become a dead letter.
+func (s *store) sift(
+	ctx context.Context, sql *claimStatements, ask int, limit outbox.ClaimLimit, args []any,
+) (records []*outbox.Record, err error) {
+	err = s.pool.Still(ctx, func(tx pgx.Tx) error {
+		try := func(statement string) error {
+			return pgx.BeginFunc(ctx, tx, func(part pgx.Tx) (err error) {
+				records, err = s.read(ctx, part, statement, ask, limit, args...)
+				return err
+			})
 		}
-	}
-	args[1] = 1
-	records, again := s.read(ctx, sql.claimUnreadable, 1, limit, args...)
-	if again != nil || len(records) == 0 {
-		return nil, err
-	}
-	records[0].Defect = "the row cannot be read: " + err.Error()
-	return records, nil
+		refused := try(sql.claim)
+		s.wary.Store(refused != nil)
+		if pgtable.OfTheData(refused) && len(records) == 0 {
+			// None came before it, so it is the first; but not where the rows are sorted, because
+			// all of them are computed before. There they are asked for one by one.
+			sorted, err := sorts(ctx, tx, sql.claim, args...)
+			if err != nil {
+				return fmt.Errorf("explain a claim of %s: %w", s.layout.Table, err)
+			}
+			if sorted {
+				refused = try(sql.claimOneByOne)
+			}
+		}
+		if !pgtable.OfTheData(refused) {
+			return refused
+		}
+		if len(records) > 0 {
+			return nil
+		}
+		args[1] = 1
+		if records, err = s.read(ctx, tx, sql.claimUnreadable, 1, limit, args...); err != nil || len(records) == 0 {
+			return refused
+		}
+		records[0].Defect = "the row cannot be read: " + refused.Error()
+		return nil
+	})
+	return records, err
 }
 
 // without returns what a claim leaves out, as the statements want it: not NULL.
@@ -116,26 +139,21 @@ func (s *store) template(limit outbox.ClaimLimit) string {
 	return limit.Destination.String()
 }
 
-// sorts tells whether the claim has no index that gives it the order. It is asked only when a row
-// could not be read. Such a row may take seconds to find out about, and to do so twice would be
-// longer than a claim may take.
-func (s *store) sorts(ctx context.Context, claim string, args ...any) (bool, error) {
-	rows, err := s.pool.Query(ctx, "EXPLAIN "+claim, args...)
+// sorts tells whether a claim has no index that gives it the order.
+func sorts(ctx context.Context, db pgtable.Querier, claim string, args ...any) (bool, error) {
+	rows, err := db.Query(ctx, "EXPLAIN "+claim, args...)
 	if err != nil {
-		return false, fmt.Errorf("explain a claim of %s: %w", s.layout.Table, err)
+		return false, err
 	}
 	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return false, fmt.Errorf("explain a claim of %s: %w", s.layout.Table, err)
-	}
-	return slices.ContainsFunc(plan, func(line string) bool { return strings.Contains(line, "Sort Key") }), nil
+	return slices.ContainsFunc(plan, func(line string) bool { return strings.Contains(line, "Sort Key") }), err
 }
 
 // read runs a claim of at most ask rows. With an error it returns the rows that came before it.
 func (s *store) read(
-	ctx context.Context, sql string, ask int, limit outbox.ClaimLimit, args ...any,
+	ctx context.Context, db pgtable.Querier, sql string, ask int, limit outbox.ClaimLimit, args ...any,
 ) ([]*outbox.Record, error) {
-	rows, err := s.pool.Query(ctx, sql, append([]any{pgtable.ClaimFormats}, args...)...)
+	rows, err := db.Query(ctx, sql, append([]any{pgtable.ClaimFormats}, args...)...)
 	if err != nil {
 		return nil, fmt.Errorf("query %s: %w", s.layout.Table, err)
 	}

@@ -126,7 +126,7 @@ func (s *store) readShares(
 	}
 	share := (ask + len(tenants) - 1) / len(tenants)
 	keys, ids := without(limit)
-	return s.read(ctx, s.fair.claim, ask, limit, pgtable.LaneBits(lanes), ask, keys, ids, tenants,
+	return s.read(ctx, s.pool, s.fair.claim, ask, limit, pgtable.LaneBits(lanes), ask, keys, ids, tenants,
 		max(share, looksPerClaim/len(tenants)), share)
 }
 

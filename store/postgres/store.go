@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/outboxrelay/outbox"
@@ -17,9 +18,10 @@ type store struct {
 	sql    statements
 	rows   pgtable.Reader
 	fair   fairness
-	name   string // of the table in its leases: one, whatever the layout calls it
-	of     string // the name of the table whose events these are
-	origin uint64 // see outbox.Delivery
+	wary   atomic.Bool // the last claim met a row that cannot be read
+	name   string      // of the table in its leases: one, whatever the layout calls it
+	of     string      // the name of the table whose events these are
+	origin uint64      // see outbox.Delivery
 }
 
 var _ outbox.DeliveryStore = (*store)(nil)

@@ -101,6 +101,18 @@ func (s Sessions) Exec(ctx context.Context, sql string, args ...any) (pgconn.Com
 	return rows.CommandTag(), rows.Err()
 }
 
+// Still calls read with a transaction whose statements all see the same rows, at one time. It can
+// write nothing.
+func (s Sessions) Still(ctx context.Context, read func(pgx.Tx) error) error {
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	return pgx.BeginTxFunc(ctx, s.Pool, options, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, s.Settings, true, 0); err != nil {
+			return err
+		}
+		return read(tx)
+	})
+}
+
 func isSetUp(conn *pgxpool.Conn) bool { return conn.Conn().PgConn().CustomData()[setUp] != nil }
 
 // lentResults give their connection back when they are closed, as those of a pool do.

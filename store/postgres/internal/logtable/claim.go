@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
 )
@@ -113,7 +115,7 @@ func (l *Store) partOf(g group) group {
 	return one
 }
 
-// read runs one claim. A row that the database cannot hand out is treated as in store.claimOldest.
+// read runs one claim. A row that the database cannot hand out is treated as in store.sift.
 func (l *Store) read(
 	ctx context.Context, g group, limit outbox.ClaimLimit,
 ) (*batch, []*outbox.Record, error) {
@@ -121,26 +123,41 @@ func (l *Store) read(
 	for _, p := range g.places {
 		ask += len(p.done)
 	}
-	claim, records, err := l.query(ctx, l.sql.claim, ask, g, limit)
+	claim, records, err := l.query(ctx, l.Pool, l.sql.claim, ask, g, limit)
 	if !pgtable.OfTheData(err) || claim == nil {
 		return claim, records, err
 	}
 	if len(claim.rows) > 0 {
 		return claim, records, nil
 	}
-	claim, records, again := l.query(ctx, l.sql.unreadable, 1, g, limit)
-	if again != nil {
+	err = l.Pool.Still(ctx, func(tx pgx.Tx) error {
+		refused := pgx.BeginFunc(ctx, tx, func(part pgx.Tx) (err error) {
+			claim, records, err = l.query(ctx, part, l.sql.claim, ask, g, limit)
+			return err
+		})
+		if !pgtable.OfTheData(refused) || claim == nil {
+			return refused
+		}
+		if len(claim.rows) > 0 {
+			return nil
+		}
+		if claim, records, err = l.query(ctx, tx, l.sql.unreadable, 1, g, limit); err != nil {
+			return refused
+		}
+		if len(records) > 0 {
+			records[0].Defect = "the row cannot be read: " + refused.Error()
+		}
+		return nil
+	})
+	if err != nil {
 		return nil, nil, err
-	}
-	if len(records) > 0 {
-		records[0].Defect = "the row cannot be read: " + err.Error()
 	}
 	return claim, records, nil
 }
 
 // query runs a claim of at most ask rows. With an error it returns what came before that.
 func (l *Store) query(
-	ctx context.Context, sql string, ask int, g group, limit outbox.ClaimLimit,
+	ctx context.Context, db pgtable.Querier, sql string, ask int, g group, limit outbox.ClaimLimit,
 ) (*batch, []*outbox.Record, error) {
 	first := g.places[0]
 	claim := &batch{from: map[int16]*progress{}, era: first.era, position: first.position, bound: g.bound}
@@ -163,7 +180,7 @@ func (l *Store) query(
 	if first.position == 0 { // nothing stands in front of it
 		active, unknown = []string{}, fmt.Sprint(uint64(math.MaxUint64))
 	}
-	rows, err := l.Pool.Query(ctx, sql, pgtable.ClaimFormats, lanes, ask, claim.position, g.bound, active, unknown, beyond,
+	rows, err := db.Query(ctx, sql, pgtable.ClaimFormats, lanes, ask, claim.position, g.bound, active, unknown, beyond,
 		pass)
 	if err != nil {
 		return nil, nil, fmt.Errorf("query %s: %w", l.Layout.Table, err)

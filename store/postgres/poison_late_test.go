@@ -1,0 +1,55 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/relay"
+)
+
+// What is committed in front of a row that cannot be read, while the relay finds out about that, is
+// not taken for it: it is delivered, and the dead letter is the other's.
+func TestLateRowIsNotTakenForTheUnreadableOne(t *testing.T) {
+	t.Parallel()
+	for _, layout := range []outbox.Layout{outbox.OutboxEvents(), outbox.OutboxLog()} {
+		t.Run(layout.Table, func(t *testing.T) {
+			t.Parallel()
+			l := newLog(t)
+			_, err := l.pool.Exec(t.Context(), `
+				CREATE TYPE slow AS (n int);
+				CREATE FUNCTION as_text(slow) RETURNS text STRICT LANGUAGE plpgsql AS $$
+				BEGIN
+					PERFORM pg_sleep(0.5);
+					RAISE program_limit_exceeded USING MESSAGE = 'far too long';
+				END $$;
+				CREATE CAST (slow AS text) WITH FUNCTION as_text(slow);
+				DROP TRIGGER `+layout.Table+`_refuse ON `+layout.Table+`;
+				ALTER TABLE `+layout.Table+` ALTER destination_topics TYPE slow USING NULL;
+				DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET enable_sort = off', current_database()); END $$`)
+			ok(t, err)
+			l.pool.Reset() // which rows so few do not need: their claim would be one that asks for them one by one
+			insert := `INSERT INTO ` + layout.Table + ` (event_topic, occurred_at, source_bc, payload, destination_topics)
+				SELECT $1::text, now(), 'test', '{}', CASE WHEN $1 = 'poison' THEN ROW(1)::slow END`
+			late, err := l.pool.Begin(t.Context())
+			ok(t, err)
+			defer func() { _ = late.Rollback(t.Context()) }()
+			_, err = late.Exec(t.Context(), insert, "late")
+			ok(t, err)
+			_, err = l.pool.Exec(t.Context(), insert, "poison")
+			ok(t, err)
+			l.relay(func(c *relay.Config) { c.Tables, c.Workers = []relay.Table{{Layout: layout}}, 1 })
+			eventually(t, "the unreadable row is being read", func() bool {
+				return one[bool](t, l.pool, `SELECT EXISTS (SELECT FROM pg_stat_activity
+					WHERE datname = current_database() AND wait_event = 'PgSleep')`)
+			})
+			ok(t, late.Commit(t.Context()))
+			eventually(t, "the late event is delivered and the other a dead letter", func() bool {
+				return len(l.arrived()) == 1 && one[int](t, l.pool, "SELECT count(*) FROM job_dlq") == 1
+			})
+			if letter := one[string](t, l.pool, "SELECT type FROM job_dlq"); letter != "poison" ||
+				l.got[0].Topic != "late" {
+				t.Errorf("%s was delivered, and the dead letter is of %s", l.got[0].Topic, letter)
+			}
+		})
+	}
+}
