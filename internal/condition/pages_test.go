@@ -132,8 +132,11 @@ A relay looks every minute by itself: the metric ` + "`outbox_condition`" + ` co
 	}
 	for i := range Catalogue {
 		c := &Catalogue[i]
-		fmt.Fprintf(&b, "\n<a id=\"%s\"></a>\n## %s %s\n\n%s\n\n**Do:** %s.\n", c.Anchor(), c.ID, c.Name, c.Means,
-			strings.ToUpper(c.Remedy[:1])+c.Remedy[1:])
+		do := c.Remedy
+		if first, _, _ := strings.Cut(do, " "); first != "outbox" && first != "chmod" { // to be copied as they are
+			do = strings.ToUpper(do[:1]) + do[1:]
+		}
+		fmt.Fprintf(&b, "\n<a id=\"%s\"></a>\n## %s %s\n\n%s\n\n**Do:** %s.\n", c.Anchor(), c.ID, c.Name, c.Means, do)
 	}
 	return b.String()
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -50,7 +49,7 @@ func (s *store) claimOldest(
 		return s.sift(ctx, sql, ask, limit, args)
 	}
 	records, err := s.read(ctx, s.pool, sql.claim, ask, limit, args...)
-	if !pgtable.OfTheData(err) {
+	if err == nil || !pgtable.OfTheData(err) {
 		return records, err
 	}
 	s.wary.Store(true)
@@ -60,38 +59,26 @@ func (s *store) claimOldest(
 	return s.sift(ctx, sql, ask, limit, args)
 }
 
-// sift claims from a table of which a row cannot be handed out. Its statements see one state of the
-// table, at one time. Otherwise what is committed late in front of that row, or comes due there,
-// would be taken for it, and become a dead letter.
+// sift claims from a table of which a row cannot be handed out, one by one: a statement that sorts
+// computes all rows before the first. Its statements see one state of the table, at one time.
+// Otherwise what is committed late in front of that row, or comes due there, would be taken for it,
+// and become a dead letter.
 func (s *store) sift(
 	ctx context.Context, sql *claimStatements, ask int, limit outbox.ClaimLimit, args []any,
 ) (records []*outbox.Record, err error) {
 	err = s.pool.Still(ctx, func(tx pgx.Tx) error {
-		try := func(statement string) error {
-			return pgx.BeginFunc(ctx, tx, func(part pgx.Tx) (err error) {
-				records, err = s.read(ctx, part, statement, ask, limit, args...)
-				return err
-			})
-		}
-		refused := try(sql.claim)
+		refused := pgx.BeginFunc(ctx, tx, func(part pgx.Tx) (err error) {
+			records, err = s.read(ctx, part, sql.claimOneByOne, ask, limit, args...)
+			return err
+		})
 		s.wary.Store(refused != nil)
-		if pgtable.OfTheData(refused) && len(records) == 0 {
-			// None came before it, so it is the first; but not where the rows are sorted, because
-			// all of them are computed before. There they are asked for one by one.
-			sorted, err := sorts(ctx, tx, sql.claim, args...)
-			if err != nil {
-				return fmt.Errorf("explain a claim of %s: %w", s.layout.Table, err)
-			}
-			if sorted {
-				refused = try(sql.claimOneByOne)
-			}
-		}
-		if !pgtable.OfTheData(refused) {
+		switch {
+		case !pgtable.OfTheData(refused):
 			return refused
-		}
-		if len(records) > 0 {
+		case len(records) > 0:
 			return nil
 		}
+		// None came before it, so it is the first.
 		args[1] = 1
 		if records, err = s.read(ctx, tx, sql.claimUnreadable, 1, limit, args...); err != nil || len(records) == 0 {
 			return refused
@@ -137,16 +124,6 @@ func (s *store) template(limit outbox.ClaimLimit) string {
 		return strings.ReplaceAll(limit.Destination.String(), "{source}", s.layout.Table)
 	}
 	return limit.Destination.String()
-}
-
-// sorts tells whether a claim has no index that gives it the order.
-func sorts(ctx context.Context, db pgtable.Querier, claim string, args ...any) (bool, error) {
-	rows, err := db.Query(ctx, "EXPLAIN "+claim, args...)
-	if err != nil {
-		return false, err
-	}
-	plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	return slices.ContainsFunc(plan, func(line string) bool { return strings.Contains(line, "Sort Key") }), err
 }
 
 // read runs a claim of at most ask rows. With an error it returns the rows that came before it.
