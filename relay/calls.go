@@ -180,7 +180,7 @@ func (p publisher) publishOnce(ctx context.Context, batch []outbox.Delivery) (re
 		}
 	}()
 	if ctx.Err() != nil {
-		return failAll(batch, outbox.ErrNotAttempted), nil
+		return failAll(batch, outbox.Unavailable(ctx.Err())), nil
 	}
 	if fault.Enabled {
 		for i := range batch {

@@ -1,7 +1,10 @@
 package relay
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -70,6 +73,43 @@ func TestClaimPatience(t *testing.T) {
 		}
 		if got := p.timeout(&cfg); got != c.want {
 			t.Errorf("after one of %s the next claim may take %s, want %s", c.took, got, c.want)
+		}
+	}
+}
+
+// A claim of 50 s is answered at the second try, and at the third where nobody could renew the lease
+// during the first.
+func TestClaimLongerThanItsTime(t *testing.T) {
+	t.Parallel()
+	const long, limit = 50 * time.Second, 10 * time.Second
+	for _, c := range []struct {
+		away time.Duration // until when no lease is renewed
+		want []time.Duration
+	}{
+		{0, []time.Duration{limit, long}}, {15 * time.Second, []time.Duration{limit, limit, long}},
+	} {
+		m, tries := &memory{}, []time.Duration{}
+		var first time.Time
+		m.leaseErr = func() error {
+			if !first.IsZero() && time.Since(first) < c.away {
+				return errors.New("connection refused")
+			}
+			return nil
+		}
+		m.claimHook = func(ctx context.Context) {
+			began := time.Now()
+			m.locked(func() { first = cmp.Or(first, began) })
+			select {
+			case <-ctx.Done():
+			case <-time.After(long):
+			}
+			m.locked(func() { tries = append(tries, time.Since(began)) })
+		}
+		inBubble(t, m, Config{Workers: 1}, func(t *testing.T, _ *tableRelay) {
+			pass(100 * time.Second)
+		})
+		if len(tries) < len(c.want) || !slices.Equal(tries[:len(c.want)], c.want) {
+			t.Errorf("away until %s: claims took %s, want %s", c.away, tries, c.want)
 		}
 	}
 }
