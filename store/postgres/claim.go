@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -16,14 +15,7 @@ import (
 
 // Claim implements outbox.Store.
 func (s *store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
-	records, err := s.claim(ctx, lanes, limit)
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		s.pool.Reset() // where one connection's other end has vanished, those of the idle ones may have too
-	}
-	return records, err
-}
-
-func (s *store) claim(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
+	defer s.pool.Distrust(ctx)
 	if limit.Fair && limit.HeldBack() == nil && s.fair.claim != "" && len(lanes) > 0 {
 		return s.claimFair(ctx, lanes, limit)
 	}
@@ -59,32 +51,22 @@ func (s *store) claimOldest(
 	return s.sift(ctx, sql, ask, limit, args)
 }
 
-// sift claims from a table of which a row cannot be handed out, one by one: a statement that sorts
-// computes all rows before the first. Its statements see one state of the table, at one time.
-// Otherwise what is committed late in front of that row, or comes due there, would be taken for it,
-// and become a dead letter.
+// sift claims where a row cannot be read, one by one: a statement that sorts computes all rows
+// before the first.
 func (s *store) sift(
 	ctx context.Context, sql *claimStatements, ask int, limit outbox.ClaimLimit, args []any,
 ) (records []*outbox.Record, err error) {
-	err = s.pool.Still(ctx, func(tx pgx.Tx) error {
-		refused := pgx.BeginFunc(ctx, tx, func(part pgx.Tx) (err error) {
-			records, err = s.read(ctx, part, sql.claimOneByOne, ask, limit, args...)
-			return err
-		})
-		s.wary.Store(refused != nil)
-		switch {
-		case !pgtable.OfTheData(refused):
-			return refused
-		case len(records) > 0:
-			return nil
-		}
-		// None came before it, so it is the first.
+	err = pgtable.Sift(ctx, s.pool, func(db pgtable.Querier) (found bool, err error) {
+		records, err = s.read(ctx, db, sql.claimOneByOne, ask, limit, args...)
+		s.wary.Store(err != nil)
+		return len(records) > 0, err
+	}, func(db pgtable.Querier) ([]*outbox.Record, error) {
 		args[1] = 1
-		if records, err = s.read(ctx, tx, sql.claimUnreadable, 1, limit, args...); err != nil || len(records) == 0 {
-			return refused
+		records, err = s.read(ctx, db, sql.claimUnreadable, 1, limit, args...)
+		if err == nil && len(records) == 0 {
+			err = pgx.ErrNoRows // it is held back
 		}
-		records[0].Defect = "the row cannot be read: " + refused.Error()
-		return nil
+		return records, err
 	})
 	return records, err
 }

@@ -240,32 +240,45 @@ func TestOpenRefusesWhatItCannotServe(t *testing.T) {
 // may have vanished too, as behind a firewall that forgot them, and each would cost as long.
 func TestClaimThatRanOutOfTimeConnectsAnew(t *testing.T) {
 	t.Parallel()
-	pool := migrated(t)
-	s, _, lanes := serving(t, pool, outbox.OutboxEvents())
-	release := hold(t, pool, "LOCK TABLE outbox_events")
-	before, idle := map[uint32]bool{}, []*pgxpool.Conn{}
-	for range 3 {
-		conn, err := pool.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		before[conn.Conn().PgConn().PID()], idle = true, append(idle, conn)
-	}
-	for _, conn := range idle {
-		conn.Release()
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := s.Claim(ctx, lanes, everything); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("error %v, want that it ran out of time", err)
-	}
-	release()
-	for range 3 {
-		if pid := query[int](t, pool, "SELECT pg_backend_pid()"); before[uint32(pid)] {
-			t.Errorf("the connection to process %d is used again", pid)
-		}
-	}
-	if _, err := s.Claim(t.Context(), lanes, everything); err != nil {
-		t.Error(err)
+	for _, layout := range []outbox.Layout{outbox.OutboxEvents(), outbox.OutboxLog()} {
+		t.Run(layout.Table, func(t *testing.T) {
+			t.Parallel()
+			pool := connected(t, testenv.Prepared(t, "core_log",
+				func(ctx context.Context, url string) error { return migrations.Up(ctx, url, "core", "log") }))
+			s, err := NewDB(pool).OpenTable(t.Context(), layout)
+			if err != nil {
+				t.Fatal(err)
+			}
+			leased, err := s.Lease(t.Context(), outbox.LeaseRequest{Owner: uuid.New(), Name: "test", TTL: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			release := hold(t, pool, "LOCK TABLE "+layout.Table)
+			before, idle := map[uint32]bool{}, []*pgxpool.Conn{}
+			for range 3 {
+				conn, err := pool.Acquire(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				before[conn.Conn().PgConn().PID()], idle = true, append(idle, conn)
+			}
+			for _, conn := range idle {
+				conn.Release()
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			if _, err := s.Claim(ctx, leased.Lanes, everything); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("error %v, want that it ran out of time", err)
+			}
+			release()
+			for range 3 {
+				if pid := query[int](t, pool, "SELECT pg_backend_pid()"); before[uint32(pid)] {
+					t.Errorf("the connection to process %d is used again", pid)
+				}
+			}
+			if _, err := s.Claim(t.Context(), leased.Lanes, everything); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

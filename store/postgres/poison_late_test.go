@@ -27,8 +27,9 @@ func TestLateRowIsNotTakenForTheUnreadableOne(t *testing.T) {
 				ALTER TABLE `+layout.Table+` ALTER destination_topics TYPE slow USING NULL;
 				DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET enable_sort = off', current_database()); END $$`)
 			ok(t, err)
-			l.pool.Reset() // which rows so few do not need: their claim would be one that asks for them one by one
-			insert := `INSERT INTO ` + layout.Table + ` (event_topic, occurred_at, source_bc, payload, destination_topics)
+			l.pool.Reset() // so that its sessions sort nothing either, as with more rows than these
+			insert := `INSERT INTO ` + layout.Table + `
+				(event_topic, occurred_at, source_bc, payload, destination_topics)
 				SELECT $1::text, now(), 'test', '{}', CASE WHEN $1 = 'poison' THEN ROW(1)::slow END`
 			late, err := l.pool.Begin(t.Context())
 			ok(t, err)

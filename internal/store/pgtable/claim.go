@@ -1,6 +1,7 @@
 package pgtable
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/store/pooler"
 	"github.com/outboxrelay/outbox/internal/store/uuid7"
 )
 
@@ -272,4 +274,36 @@ func ScanBacklog(row pgx.Row, l outbox.Layout) (outbox.Backlog, error) {
 		b.Oldest = max(now.Sub(*written), 0)
 	}
 	return b, nil
+}
+
+// Sift claims from a table of which a row cannot be read: what comes before that row or, where
+// nothing does, the row itself with a Defect. claim tells whether it has found any; bare returns
+// the first one without what can make it unreadable. Both see one state of the table, at one time.
+// Otherwise what is committed late in front of that row, or comes due there, would be taken for it,
+// and become a dead letter.
+func Sift(
+	ctx context.Context, pool pooler.Sessions,
+	claim func(Querier) (found bool, err error), bare func(Querier) ([]*outbox.Record, error),
+) error {
+	return pool.Still(ctx, func(tx pgx.Tx) error {
+		found := false
+		refused := pgx.BeginFunc(ctx, tx, func(part pgx.Tx) (err error) {
+			found, err = claim(part)
+			return err
+		})
+		switch {
+		case !OfTheData(refused):
+			return refused
+		case found:
+			return nil
+		}
+		first, err := bare(tx) // nothing came before it
+		if err != nil {
+			return refused
+		}
+		if len(first) > 0 {
+			first[0].Defect = "the row cannot be read: " + refused.Error()
+		}
+		return nil
+	})
 }

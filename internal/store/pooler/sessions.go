@@ -2,6 +2,7 @@ package pooler
 
 import (
 	"context"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -111,6 +112,14 @@ func (s Sessions) Still(ctx context.Context, read func(pgx.Tx) error) error {
 		}
 		return read(tx)
 	})
+}
+
+// Distrust closes the idle connections if ctx has run out of time: where the other end of one has
+// vanished theirs may have too, and each would cost as long.
+func (s Sessions) Distrust(ctx context.Context) {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		s.Reset()
+	}
 }
 
 func isSetUp(conn *pgxpool.Conn) bool { return conn.Conn().PgConn().CustomData()[setUp] != nil }

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
 )
@@ -27,6 +25,7 @@ func (l *Store) Claim(
 	if len(lanes) == 0 {
 		return nil, nil
 	}
+	defer l.Pool.Distrust(ctx)
 	claim, records, err := l.next(ctx, lanes, limit)
 	for another := (anotherEra{}); errors.As(err, &another); claim, records, err = l.next(ctx, lanes, limit) {
 		l.mu.Lock()
@@ -115,7 +114,7 @@ func (l *Store) partOf(g group) group {
 	return one
 }
 
-// read runs one claim. A row that the database cannot hand out is treated as in store.sift.
+// read runs one claim. A row that the database cannot hand out is treated as in store.claimOldest.
 func (l *Store) read(
 	ctx context.Context, g group, limit outbox.ClaimLimit,
 ) (*batch, []*outbox.Record, error) {
@@ -130,24 +129,12 @@ func (l *Store) read(
 	if len(claim.rows) > 0 {
 		return claim, records, nil
 	}
-	err = l.Pool.Still(ctx, func(tx pgx.Tx) error {
-		refused := pgx.BeginFunc(ctx, tx, func(part pgx.Tx) (err error) {
-			claim, records, err = l.query(ctx, part, l.sql.claim, ask, g, limit)
-			return err
-		})
-		if !pgtable.OfTheData(refused) || claim == nil {
-			return refused
-		}
-		if len(claim.rows) > 0 {
-			return nil
-		}
-		if claim, records, err = l.query(ctx, tx, l.sql.unreadable, 1, g, limit); err != nil {
-			return refused
-		}
-		if len(records) > 0 {
-			records[0].Defect = "the row cannot be read: " + refused.Error()
-		}
-		return nil
+	err = pgtable.Sift(ctx, l.Pool, func(db pgtable.Querier) (found bool, err error) {
+		claim, records, err = l.query(ctx, db, l.sql.claim, ask, g, limit)
+		return claim != nil && len(claim.rows) > 0, err
+	}, func(db pgtable.Querier) ([]*outbox.Record, error) {
+		claim, records, err = l.query(ctx, db, l.sql.unreadable, 1, g, limit)
+		return records, err
 	})
 	if err != nil {
 		return nil, nil, err
