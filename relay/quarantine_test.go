@@ -285,6 +285,22 @@ func TestRowsInFrontOfTheSuspect(t *testing.T) {
 	}
 }
 
+// A claim may outlast what its lease had left when the turn began, each time. Lanes that are on
+// trial are served all the same, as long as it is renewed.
+func TestTrialWhoseClaimOutlastsTheLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{claimHook: func(context.Context) { time.Sleep(7 * time.Second) }}
+		m.suspect(5, 1)
+		m.fill([]int16{2, 4}, 5)
+		m.lanes[2].Crashes = suspectAfter
+		if deaths := m.survive(t, Config{LeaseTTL: 6 * time.Second, Workers: 1}, nil); deaths > 0 {
+			t.Errorf("%d deaths", deaths)
+		}
+		m.check(t, 15)
+	})
+}
+
 // A broker that is down proves nothing about the event that was tried.
 func TestTrialInAnOutage(t *testing.T) {
 	t.Parallel()

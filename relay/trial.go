@@ -80,7 +80,7 @@ func (w *worker) tryRecords(t *turn, s *suspicion, records []*outbox.Record) err
 			return err
 		}
 	}
-	if over(t.until) {
+	if w.lapsed(t) {
 		return errors.New("try suspect lanes: the lease is too close to its end to publish")
 	}
 	_, err := w.settleBatch(t, w.publishBatch(t, records))

@@ -45,7 +45,7 @@ func (w *worker) turn(ctx context.Context, t *turn) (claimed int, err error) {
 		}
 	}
 	for _, s := range suspects {
-		if ctx.Err() != nil || over(t.until) {
+		if ctx.Err() != nil || w.lapsed(t) {
 			break
 		}
 		if s.single() != t.pass.alone {
@@ -60,6 +60,14 @@ func (w *worker) turn(ctx context.Context, t *turn) (claimed int, err error) {
 		}
 	}
 	return claimed, nil
+}
+
+// lapsed tells whether the time in which the lanes of a turn may be used for publishing is over.
+// The lease may have been renewed while a claim took longer than what was left of it. Without this
+// look its records would be thrown away each time.
+func (w *worker) lapsed(t *turn) bool {
+	t.until = w.keeper.extended(t.lanes, t.until)
+	return over(t.until)
 }
 
 // of is the turn for some of its lanes.
@@ -88,9 +96,7 @@ func (w *worker) turnTrusted(ctx context.Context, t *turn) (claimed int, err err
 	fault.Hit(fault.AfterClaim)
 	w.claimed.Store(began.UnixNano())
 	took := time.Since(began)
-	// The lease may have been renewed while the claim took longer than what was left of it. Without
-	// this look its records would be thrown away each time.
-	if t.until = w.keeper.extended(t.lanes, t.until); over(t.until) { // another relay may hold the lanes before the answer
+	if w.lapsed(t) { // another relay may hold the lanes before the answer
 		return 0, fmt.Errorf("claim: it took %s, the lease is too close to its end to publish",
 			took.Round(time.Millisecond))
 	}
@@ -143,7 +149,7 @@ func (w *worker) publishAll(
 // mustEnd tells whether what is left of a claim is claimed again: by whoever holds its lanes then,
 // without what was paused meanwhile, or, after a probe that got through, at the rate of a recovery.
 func (w *worker) mustEnd(ctx context.Context, t *turn) bool {
-	return ctx.Err() != nil || over(t.until) || w.keeper.paused().changes != t.changes ||
+	return ctx.Err() != nil || w.lapsed(t) || w.keeper.paused().changes != t.changes ||
 		t.pass.probe && w.cfg.breaker.recovered()
 }
 
@@ -172,7 +178,7 @@ const (
 func (w *worker) gather(ctx context.Context, t *turn, sum published) published {
 	began := time.Now()
 	end := began.Add(gatherFor)
-	for sum.plain() && sum.claimed < gatherRecords && !over(t.until) {
+	for sum.plain() && sum.claimed < gatherRecords && !w.lapsed(t) {
 		rest := time.Until(end)
 		if rest <= 0 {
 			break
@@ -186,7 +192,7 @@ func (w *worker) gather(ctx context.Context, t *turn, sum published) published {
 		records, err := w.claim(ctx, t.lanes, outbox.ClaimLimit{
 			Records: gatherRecords, Bytes: w.cfg.BatchBytes, WithoutEvents: sum.events(),
 		})
-		if err != nil || over(t.until) {
+		if err != nil || w.lapsed(t) {
 			break
 		}
 		if len(records) == 0 {

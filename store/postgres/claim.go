@@ -16,49 +16,28 @@ import (
 // Claim implements outbox.Store.
 func (s *store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
 	defer s.pool.Distrust(ctx)
-	if limit.Fair && limit.HeldBack() == nil && s.fair.claim != "" && len(lanes) > 0 {
+	if limit.Fair && limit.HeldBack() == nil && s.fair.claim != "" && len(lanes) > 0 && !s.sieve.Wary() {
 		return s.claimFair(ctx, lanes, limit)
 	}
 	return s.claimOldest(ctx, lanes, limit)
 }
 
 // claimOldest claims without regard to whose rows they are.
-//
-// A row that the database cannot hand out ends the query at every attempt. It may be on a damaged
-// page, or hold a number of 130,000 digits in eight bytes, repeated until the text is longer than a
-// gigabyte. What was read before it is returned. Once it is the first, it comes without its payload
-// and with a Defect, so that it costs its own key a dead letter and the others nothing.
 func (s *store) claimOldest(
 	ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit,
-) ([]*outbox.Record, error) {
+) (records []*outbox.Record, err error) {
 	keys, ids := without(limit)
 	ask := s.rows.Size.Limit(limit)
 	sql, args := &s.sql.claimStatements, []any{pgtable.LaneBits(lanes), ask, keys, ids}
 	if p := limit.Paused; limit.HeldBack() != nil {
 		sql, args = &s.sql.claimPausing, append(args, pgtable.Likes(p.Topics), quotedNames(p.Destinations), s.template(limit))
 	}
-	if s.wary.Load() { // it may take seconds to find out about such a row, so not twice
-		return s.sift(ctx, sql, ask, limit, args)
-	}
-	records, err := s.read(ctx, s.pool, sql.claim, ask, limit, args...)
-	if err == nil || !pgtable.OfTheData(err) {
-		return records, err
-	}
-	s.wary.Store(true)
-	if len(records) > 0 {
-		return records, nil
-	}
-	return s.sift(ctx, sql, ask, limit, args)
-}
-
-// sift claims where a row cannot be read, one by one: a statement that sorts computes all rows
-// before the first.
-func (s *store) sift(
-	ctx context.Context, sql *claimStatements, ask int, limit outbox.ClaimLimit, args []any,
-) (records []*outbox.Record, err error) {
-	err = pgtable.Sift(ctx, s.pool, func(db pgtable.Querier) (found bool, err error) {
-		records, err = s.read(ctx, db, sql.claimOneByOne, ask, limit, args...)
-		s.wary.Store(err != nil)
+	err = s.sieve.Claim(ctx, s.pool, func(db pgtable.Querier, wary bool) (found bool, err error) {
+		statement := sql.claim
+		if wary { // one that sorts computes all rows before the first
+			statement = sql.claimOneByOne
+		}
+		records, err = s.read(ctx, db, statement, ask, limit, args...)
 		return len(records) > 0, err
 	}, func(db pgtable.Querier) ([]*outbox.Record, error) {
 		args[1] = 1

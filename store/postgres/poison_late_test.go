@@ -1,11 +1,77 @@
 package postgres_test
 
 import (
+	"context"
+	"errors"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/relay"
+	"github.com/outboxrelay/outbox/store/postgres"
 )
+
+// slowToRead has a table take rows of which the one with the topic poison cannot be read, which takes
+// half a second to find out about and a notice. It returns the statement that inserts one of a topic.
+func slowToRead(t *testing.T, l *logged, layout outbox.Layout) (insert string) {
+	t.Helper()
+	_, err := l.pool.Exec(t.Context(), `
+		CREATE TYPE slow AS (n int);
+		CREATE FUNCTION as_text(slow) RETURNS text STRICT LANGUAGE plpgsql AS $$
+		BEGIN
+			RAISE NOTICE 'read';
+			PERFORM pg_sleep(0.5);
+			RAISE program_limit_exceeded USING MESSAGE = 'far too long';
+		END $$;
+		CREATE CAST (slow AS text) WITH FUNCTION as_text(slow);
+		DROP TRIGGER `+layout.Table+`_refuse ON `+layout.Table+`;
+		ALTER TABLE `+layout.Table+` ALTER destination_topics TYPE slow USING NULL;
+		DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET enable_sort = off', current_database()); END $$`)
+	ok(t, err)
+	l.pool.Reset() // so that its sessions sort nothing either, as with more rows than these
+	return `INSERT INTO ` + layout.Table + ` (event_topic, occurred_at, source_bc, payload, destination_topics)
+		SELECT $1::text, now(), 'test', '{}', CASE WHEN $1 = 'poison' THEN ROW(1)::slow END`
+}
+
+// A row that cannot be read, and takes longer to find out about than a claim has, is read once more
+// by the next one, and not twice.
+func TestUnreadableRowAfterAClaimRanOutOfTime(t *testing.T) {
+	t.Parallel()
+	for _, layout := range []outbox.Layout{outbox.OutboxEvents(), outbox.OutboxLog()} {
+		t.Run(layout.Table, func(t *testing.T) {
+			t.Parallel()
+			l := newLog(t)
+			_, err := l.pool.Exec(t.Context(), slowToRead(t, l, layout), "poison")
+			ok(t, err)
+			var reads atomic.Int64
+			config := l.pool.Config()
+			config.ConnConfig.OnNotice = func(*pgconn.PgConn, *pgconn.Notice) { reads.Add(1) }
+			pool, err := pgxpool.NewWithConfig(t.Context(), config)
+			ok(t, err)
+			defer pool.Close()
+			s, err := postgres.NewDB(pool).OpenTable(t.Context(), layout)
+			ok(t, err)
+			leased, err := s.Lease(t.Context(), outbox.LeaseRequest{Owner: uuid.New(), Name: "test", TTL: time.Minute})
+			ok(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
+			defer cancel()
+			limit := outbox.ClaimLimit{Records: 10, Bytes: 1 << 20}
+			if _, err := s.Claim(ctx, leased.Lanes, limit); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("error %v, want that it ran out of time", err)
+			}
+			reads.Store(0)
+			records, err := s.Claim(t.Context(), leased.Lanes, limit)
+			if err != nil || len(records) != 1 || records[0].Defect == "" || reads.Load() != 1 {
+				t.Errorf("%d records after %d reads, error %v; want the defect after one", len(records), reads.Load(), err)
+			}
+		})
+	}
+}
 
 // What is committed in front of a row that cannot be read, while the relay finds out about that, is
 // not taken for it: it is delivered, and the dead letter is the other's.
@@ -15,22 +81,7 @@ func TestLateRowIsNotTakenForTheUnreadableOne(t *testing.T) {
 		t.Run(layout.Table, func(t *testing.T) {
 			t.Parallel()
 			l := newLog(t)
-			_, err := l.pool.Exec(t.Context(), `
-				CREATE TYPE slow AS (n int);
-				CREATE FUNCTION as_text(slow) RETURNS text STRICT LANGUAGE plpgsql AS $$
-				BEGIN
-					PERFORM pg_sleep(0.5);
-					RAISE program_limit_exceeded USING MESSAGE = 'far too long';
-				END $$;
-				CREATE CAST (slow AS text) WITH FUNCTION as_text(slow);
-				DROP TRIGGER `+layout.Table+`_refuse ON `+layout.Table+`;
-				ALTER TABLE `+layout.Table+` ALTER destination_topics TYPE slow USING NULL;
-				DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET enable_sort = off', current_database()); END $$`)
-			ok(t, err)
-			l.pool.Reset() // so that its sessions sort nothing either, as with more rows than these
-			insert := `INSERT INTO ` + layout.Table + `
-				(event_topic, occurred_at, source_bc, payload, destination_topics)
-				SELECT $1::text, now(), 'test', '{}', CASE WHEN $1 = 'poison' THEN ROW(1)::slow END`
+			insert := slowToRead(t, l, layout)
 			late, err := l.pool.Begin(t.Context())
 			ok(t, err)
 			defer func() { _ = late.Rollback(t.Context()) }()

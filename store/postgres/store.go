@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/outboxrelay/outbox"
@@ -18,10 +17,10 @@ type store struct {
 	sql    statements
 	rows   pgtable.Reader
 	fair   fairness
-	wary   atomic.Bool // the last claim met a row that cannot be read
-	name   string      // of the table in its leases: one, whatever the layout calls it
-	of     string      // the name of the table whose events these are
-	origin uint64      // see outbox.Delivery
+	sieve  pgtable.Sieve
+	name   string // of the table in its leases: one, whatever the layout calls it
+	of     string // the name of the table whose events these are
+	origin uint64 // see outbox.Delivery
 }
 
 var _ outbox.DeliveryStore = (*store)(nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -276,21 +277,47 @@ func ScanBacklog(row pgx.Row, l outbox.Layout) (outbox.Backlog, error) {
 	return b, nil
 }
 
-// Sift claims from a table of which a row cannot be read: what comes before that row or, where
-// nothing does, the row itself with a Defect. claim tells whether it has found any; bare returns
-// the first one without what can make it unreadable. Both see one state of the table, at one time.
-// Otherwise what is committed late in front of that row, or comes due there, would be taken for it,
-// and become a dead letter.
-func Sift(
+// Sieve claims from a table of which a row may be one that the database cannot hand out. Such a row
+// ends the statement at every attempt: it is on a damaged page, or holds a number of 130,000 digits
+// in eight bytes, repeated until the text is longer than a gigabyte. The zero value is ready for
+// use, by many at a time.
+type Sieve struct {
+	wary atomic.Bool // the last claim met such a row, or ran out of time as it does at one
+}
+
+// Wary tells whether the next claim has to look out for such a row.
+func (s *Sieve) Wary() bool { return s.wary.Load() }
+
+// Claim claims what comes before that row or, where nothing does, the row itself with a Defect, so
+// that it costs its own key a dead letter and the others nothing. claim tells whether it has found
+// any, wary that a row may be unreadable; bare returns the first one without what can make it that.
+// Both see one state of the table, at one time. Otherwise what is committed late in front of that
+// row, or comes due there, would be taken for it, and become a dead letter.
+func (s *Sieve) Claim(
 	ctx context.Context, pool pooler.Sessions,
-	claim func(Querier) (found bool, err error), bare func(Querier) ([]*outbox.Record, error),
+	claim func(db Querier, wary bool) (found bool, err error), bare func(Querier) ([]*outbox.Record, error),
 ) error {
+	if !s.Wary() { // it may take seconds to find out about such a row, so not twice
+		found, err := claim(pool, false)
+		if err == nil {
+			return nil
+		}
+		unreadable := OfTheData(err)
+		s.wary.Store(unreadable || errors.Is(err, context.DeadlineExceeded))
+		switch {
+		case !unreadable:
+			return err
+		case found:
+			return nil
+		}
+	}
 	return pool.Still(ctx, func(tx pgx.Tx) error {
 		found := false
 		refused := pgx.BeginFunc(ctx, tx, func(part pgx.Tx) (err error) {
-			found, err = claim(part)
+			found, err = claim(part, true)
 			return err
 		})
+		s.wary.Store(refused != nil)
 		switch {
 		case !OfTheData(refused):
 			return refused

@@ -114,32 +114,22 @@ func (l *Store) partOf(g group) group {
 	return one
 }
 
-// read runs one claim. A row that the database cannot hand out is treated as in store.claimOldest.
+// read runs one claim.
 func (l *Store) read(
 	ctx context.Context, g group, limit outbox.ClaimLimit,
-) (*batch, []*outbox.Record, error) {
+) (claim *batch, records []*outbox.Record, err error) {
 	ask := l.rows.Size.Limit(limit)
 	for _, p := range g.places {
 		ask += len(p.done)
 	}
-	claim, records, err := l.query(ctx, l.Pool, l.sql.claim, ask, g, limit)
-	if !pgtable.OfTheData(err) || claim == nil {
-		return claim, records, err
-	}
-	if len(claim.rows) > 0 {
-		return claim, records, nil
-	}
-	err = pgtable.Sift(ctx, l.Pool, func(db pgtable.Querier) (found bool, err error) {
+	err = l.sieve.Claim(ctx, l.Pool, func(db pgtable.Querier, _ bool) (found bool, err error) {
 		claim, records, err = l.query(ctx, db, l.sql.claim, ask, g, limit)
 		return claim != nil && len(claim.rows) > 0, err
 	}, func(db pgtable.Querier) ([]*outbox.Record, error) {
 		claim, records, err = l.query(ctx, db, l.sql.unreadable, 1, g, limit)
 		return records, err
 	})
-	if err != nil {
-		return nil, nil, err
-	}
-	return claim, records, nil
+	return claim, records, err
 }
 
 // query runs a claim of at most ask rows. With an error it returns what came before that.

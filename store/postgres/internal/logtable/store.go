@@ -54,8 +54,9 @@ type Table struct {
 // is safe for concurrent use by workers of different lanes.
 type Store struct {
 	Table
-	rows pgtable.Reader
-	sql  statements
+	rows  pgtable.Reader
+	sieve pgtable.Sieve
+	sql   statements
 
 	mu    sync.Mutex
 	era   string // the last one that was read
