@@ -15,11 +15,11 @@ import (
 // It asks by state and never by "position > last": a lower position may commit later, and would be
 // lost.
 //
-// One that ran out of time while the database answered others is given 8 times DatabaseTimeout at
-// the next try. With the same limit a single row could hold its lanes for ever. A number that is
-// 1 GB long took 15 s to turn into text, on a busy machine; each try goes on at the server and
-// slows the next. One that took long leaves the next as much: it may have brought what is before
-// such a row.
+// One that ran out of time while the database answered others is given 32 times DatabaseTimeout at
+// the next try. With less a single row could hold its lanes for ever. Numbers that are 1 GB long
+// took 2 to 170 s to turn into text, on a machine with less or more to do; each try goes on at the
+// server and slows the next. One that took long leaves the next as much: it may have brought what
+// is before such a row.
 func (w *worker) claim(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
 	limit = w.inflight.exclude(limit)
 	limit.Paused, limit.Destination = w.keeper.paused().Paused, w.cfg.table.Destination
@@ -90,7 +90,7 @@ const (
 	lullsPerEmpty   = 10 // of what a sink owes: behind a failing head most claims find nothing; a wake ends a lull
 )
 
-const maxPatience = 3 // doublings of a claim's time
+const maxPatience = 5 // doublings of a claim's time
 
 // After a claim that the server ended for a limit of its own (statement_timeout), more patience
 // changes nothing. The next try asks for a quarter of the records, down to one, and for twice as

@@ -60,7 +60,7 @@ func TestClaimPatience(t *testing.T) {
 	p, cfg := newPacer(), tableConfig{Config: Config{DatabaseTimeout: 5 * time.Second}}
 	const away, out = -1, 0 // ran out of time, the database away or not
 	for _, c := range []struct{ took, want time.Duration }{
-		{away, 5 * time.Second}, {out, 40 * time.Second}, {away, 40 * time.Second}, {out, 40 * time.Second},
+		{away, 5 * time.Second}, {out, 160 * time.Second}, {away, 160 * time.Second}, {out, 160 * time.Second},
 		{25 * time.Second, 40 * time.Second},
 		{15 * time.Second, 20 * time.Second},
 		{time.Second, 5 * time.Second},

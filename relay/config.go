@@ -40,7 +40,7 @@ type Config struct {
 	// A sink that TakesCopies has ten times as long: its server would take the same again.
 	RouteTimeout time.Duration
 	// DatabaseTimeout is for one claim or one attempt to settle (10 s). A claim that ran out of it
-	// at a database that answers others gets 8 times as much at the next try.
+	// at a database that answers others gets 32 times as much at the next try.
 	DatabaseTimeout time.Duration
 	DrainTimeout    time.Duration // for the batch in flight when Run is told to stop (30 s)
 

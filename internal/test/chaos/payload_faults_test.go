@@ -14,7 +14,7 @@ import (
 var payloadFaults = []fault{
 	// The others must not wait for it; 1 GB of text takes 2 to 15 s, in which its server's DROP
 	// DATABASE waits too.
-	{name: "payload-poison", postgres: own, maxAge: time.Minute, strike: poison},
+	{name: "payload-poison", heavy: true, postgres: own, maxAge: time.Minute, strike: poison},
 	// And two quotes.
 	{name: "payload-1-mib", load: load{payload: outbox.DefaultMaxPayload - 2, perSecond: 12, keys: 10}, strike: largest},
 	{name: "sink-panics", strike: sinkPanics},

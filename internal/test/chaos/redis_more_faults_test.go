@@ -28,12 +28,12 @@ import (
 
 var redisMoreFaults = []fault{
 	// The others must not wait for it. Parsing and storing 25 MB takes a busy machine some seconds.
-	{name: "redis-maxmemory-one-big-event", redis: []string{"--maxmemory", "24mb"}, maxAge: 30 * time.Second,
-		strike: oneBigEvent("OOM")},
-	{name: "redis-bulk-limit", redis: []string{"--proto-max-bulk-len", "1mb"}, maxAge: 30 * time.Second,
-		strike: oneBigEvent("")},
-	{name: "redis-query-buffer-limit", redis: []string{"--client-query-buffer-limit", "1mb"}, maxAge: 30 * time.Second,
-		strike: oneBigEvent("")},
+	{name: "redis-maxmemory-one-big-event", redis: []string{"--maxmemory", "24mb"}, heavy: true,
+		maxAge: 30 * time.Second, strike: oneBigEvent("OOM")},
+	{name: "redis-bulk-limit", redis: []string{"--proto-max-bulk-len", "1mb"}, heavy: true,
+		maxAge: 30 * time.Second, strike: oneBigEvent("")},
+	{name: "redis-query-buffer-limit", redis: []string{"--client-query-buffer-limit", "1mb"}, heavy: true,
+		maxAge: 30 * time.Second, strike: oneBigEvent("")},
 	{name: "redis-cluster-slot-migrating", strike: slotMigrating},
 	{name: "redis-replica-promoted", strike: replicaPromoted},
 	{name: "redis-tls", strike: tlsRefused},

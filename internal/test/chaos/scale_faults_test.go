@@ -20,7 +20,7 @@ var scaleFaults = []fault{
 	{name: "relays-50-rolling-restart", postgres: crowd, load: twoThousand, strike: rolling(50)},
 	{name: "keys-1000000", strike: manyKeys},
 	{name: "key-of-1000000-events", strike: oneKey},
-	{name: "payload-200-mb", strike: oneHugePayload},
+	{name: "payload-200-mb", heavy: true, strike: oneHugePayload},
 	{name: "relay-starved", strike: starved},
 }
 
