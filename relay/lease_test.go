@@ -390,6 +390,31 @@ func TestHandOverWaitsForTheTurnInFlight(t *testing.T) {
 	})
 }
 
+// However much a claim has brought to a slow sink, and though the lease is renewed meanwhile, the
+// turn ends with the lease that it began with: a relay that joins waits for a batch more, not for
+// all of it.
+func TestTurnEndsForAnothersShare(t *testing.T) {
+	t.Parallel()
+	fleet(t, func(t *testing.T, m *memory, join func(*process) *process) {
+		m.publishHook = func(context.Context, []outbox.Delivery) []outbox.Result {
+			time.Sleep(4 * time.Second)
+			return nil
+		}
+		m.produce(time.Second)
+		a := join(m.process(t, Config{Workers: 2, BatchRecords: 50, LeaseTTL: 10 * time.Second}, nil)) // 200 a claim: 16 s
+		pass(100 * time.Millisecond)
+		b := join(nil)
+		pass(11 * time.Second)
+		if got := m.held(a, b); got[0] != 64 {
+			t.Errorf("%v lanes in the turn, want 64 and none", got)
+		}
+		pass(2 * time.Second)
+		if got := m.held(a, b); got[0] != 32 || got[1] != 32 {
+			t.Errorf("%v lanes after it, want 32 each", got)
+		}
+	})
+}
+
 // A relay that was told to stop, and waits for a publish, gives up at once what it is not using,
 // and takes nothing that others give up.
 func TestStoppingRelayKeepsOnlyWhatIsInFlight(t *testing.T) {

@@ -148,8 +148,9 @@ func (w *worker) publishAll(
 
 // mustEnd tells whether what is left of a claim is claimed again: by whoever holds its lanes then,
 // without what was paused meanwhile, or, after a probe that got through, at the rate of a recovery.
+// A renewal does not put off the end: another relay may wait for its share of the lanes.
 func (w *worker) mustEnd(ctx context.Context, t *turn) bool {
-	return ctx.Err() != nil || w.lapsed(t) || w.keeper.paused().changes != t.changes ||
+	return ctx.Err() != nil || over(t.until) || w.keeper.paused().changes != t.changes ||
 		t.pass.probe && w.cfg.breaker.recovered()
 }
 
@@ -178,7 +179,7 @@ const (
 func (w *worker) gather(ctx context.Context, t *turn, sum published) published {
 	began := time.Now()
 	end := began.Add(gatherFor)
-	for sum.plain() && sum.claimed < gatherRecords && !w.lapsed(t) {
+	for sum.plain() && sum.claimed < gatherRecords && !over(t.until) {
 		rest := time.Until(end)
 		if rest <= 0 {
 			break
@@ -192,7 +193,7 @@ func (w *worker) gather(ctx context.Context, t *turn, sum published) published {
 		records, err := w.claim(ctx, t.lanes, outbox.ClaimLimit{
 			Records: gatherRecords, Bytes: w.cfg.BatchBytes, WithoutEvents: sum.events(),
 		})
-		if err != nil || w.lapsed(t) {
+		if err != nil || over(t.until) {
 			break
 		}
 		if len(records) == 0 {

@@ -185,7 +185,8 @@ func (w *world) finish(name string, struck int) {
 	if w.isLog() {
 		w.unchangedLog()
 	}
-	asked, err := tracetest.Watched(t.Context(), w.pool, false)
+	forgets := w.pg != nil && w.logged("redo starts at") > 0 // it was killed, or is a standby that has taken over
+	asked, err := tracetest.Watched(t.Context(), w.pool, false, forgets)
 	if err != nil {
 		t.Errorf("the model has no such run: %v", err)
 	}

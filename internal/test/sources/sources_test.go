@@ -302,7 +302,7 @@ func (s *storm) ends() {
 	for _, key := range wrong {
 		s.Error(key)
 	}
-	asked, err := tracetest.Watched(s.Context(), s.pool, true)
+	asked, err := tracetest.Watched(s.Context(), s.pool, true, false)
 	if err != nil || asked == 0 {
 		s.Errorf("the model has no such run, asked of %d pairs of events: %v", asked, err)
 	}

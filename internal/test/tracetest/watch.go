@@ -61,8 +61,10 @@ func (n noted) sees(transaction int64) bool {
 
 // Watched asks the model whether it has a run of each two events that followed each other in a key
 // that was watched, and returns of how many it was asked. All must be delivered or dead, and have
-// their effects if those were watched.
-func Watched(ctx context.Context, db *pgxpool.Pool, effects bool) (asked int, err error) {
+// their effects if those were watched. With forgets the database may have lost settles, whose
+// commits are asynchronous, with all that it noted of them: one that a relay goes on trying is
+// recorded then before those of what it published earlier. That all are settled is not asked then.
+func Watched(ctx context.Context, db *pgxpool.Pool, effects, forgets bool) (asked int, err error) {
 	rows, _ := db.Query(ctx, `SELECT what, coalesce(key, ''), coalesce(number, 0), coalesce(id, $1), coalesce(owner, $1),
 			coalesce(lane, -1), coalesce(epoch, 0), coalesce(status, ''), coalesce(attempts, 0), coalesce(replays, 0),
 			transaction::text::bigint, pg_snapshot_xmin(snapshot)::text::bigint, pg_snapshot_xmax(snapshot)::text::bigint,
@@ -81,6 +83,9 @@ func Watched(ctx context.Context, db *pgxpool.Pool, effects bool) (asked int, er
 		hidden := []string{"publish", "no answer", "refusal"}
 		if effects {
 			hidden = append(hidden, "acknowledge")
+		}
+		if forgets {
+			hidden = append(hidden, "settle", "failover")
 		}
 		_, rejected := model.Accept(p.trace, true, hidden...)
 		if effects && p.effects < 2 {

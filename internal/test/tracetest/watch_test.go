@@ -30,6 +30,8 @@ const (
 	later   = `UPDATE outbox_events SET next_retry_at = now()`
 	effect1 = `INSERT INTO effects VALUES ('k', 1);`
 	effect2 = `INSERT INTO effects VALUES ('k', 2);`
+
+	forgets = "where settles are lost, "
 )
 
 // What the database has had is accepted where relays may have done it, and rejected where a rule
@@ -67,6 +69,9 @@ func TestWatched(t *testing.T) {
 		{"no effect", lease + write + sent + ";" + effect1, true},
 		{"two effects", lease + write + sent + ";" + effect1 + effect2 + effect2, true},
 		{"an attempt is forgotten", lease + write + failed + first + again + first + sent + ";" + effect1 + effect2, true},
+		{forgets + "the second without the first", lease + write + sent + second + sent + first + effect1 + effect2, false},
+		{forgets + "two effects", lease + write + sent + ";" + effect1 + effect2 + effect2, true},
+		{forgets + "settled without a lease", write + sent + ";" + effect1 + effect2, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -88,7 +93,7 @@ func TestWatched(t *testing.T) {
 			for _, statement := range strings.SplitAfter(tt.does, ";") {
 				exec(statement)
 			}
-			asked, err := tracetest.Watched(t.Context(), db, true)
+			asked, err := tracetest.Watched(t.Context(), db, true, strings.HasPrefix(tt.name, forgets))
 			if asked != 1 || (err != nil) != tt.wrong {
 				t.Errorf("asked of %d pairs: %v", asked, err)
 			}
