@@ -401,7 +401,8 @@ func TestTurnEndsForAnothersShare(t *testing.T) {
 			return nil
 		}
 		m.produce(time.Second)
-		a := join(m.process(t, Config{Workers: 2, BatchRecords: 50, LeaseTTL: 10 * time.Second}, nil)) // 200 a claim: 16 s
+		// 200 a claim: 16 s.
+		a := join(m.process(t, Config{Workers: 2, BatchRecords: 50, LeaseTTL: 10 * time.Second}, nil))
 		pass(100 * time.Millisecond)
 		b := join(nil)
 		pass(11 * time.Second)

@@ -69,7 +69,8 @@ func TestWatched(t *testing.T) {
 		{"no effect", lease + write + sent + ";" + effect1, true},
 		{"two effects", lease + write + sent + ";" + effect1 + effect2 + effect2, true},
 		{"an attempt is forgotten", lease + write + failed + first + again + first + sent + ";" + effect1 + effect2, true},
-		{forgets + "the second without the first", lease + write + sent + second + sent + first + effect1 + effect2, false},
+		{forgets + "the second without the first", lease + write + sent + second + sent + first + effect1 +
+			effect2, false},
 		{forgets + "two effects", lease + write + sent + ";" + effect1 + effect2 + effect2, true},
 		{forgets + "settled without a lease", write + sent + ";" + effect1 + effect2, true},
 	} {
