@@ -97,7 +97,7 @@ func TestLateRowIsNotTakenForTheUnreadableOne(t *testing.T) {
 		l.relay(func(c *relay.Config) { c.Tables, c.Workers = []relay.Table{{Layout: layout}}, 1 })
 		eventually(t, "the unreadable row is being read", func() bool {
 			return one[bool](t, l.pool, `SELECT EXISTS (SELECT FROM pg_stat_activity
-					WHERE datname = current_database() AND wait_event = 'PgSleep')`)
+				WHERE datname = current_database() AND wait_event = 'PgSleep')`)
 		})
 		ok(t, late.Commit(t.Context()))
 		eventually(t, "the late event is delivered and the other a dead letter", func() bool {

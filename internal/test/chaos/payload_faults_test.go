@@ -12,7 +12,7 @@ import (
 )
 
 var payloadFaults = []fault{
-	// The others must not wait for it; 1 GB of text takes 2 to 15 s, in which its server's DROP
+	// The others must not wait for it; 1 GB of text takes 2 to 170 s, in which its server's DROP
 	// DATABASE waits too.
 	{name: "payload-poison", heavy: true, postgres: own, maxAge: time.Minute, strike: poison},
 	// And two quotes.

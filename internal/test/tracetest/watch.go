@@ -63,7 +63,8 @@ func (n noted) sees(transaction int64) bool {
 // that was watched, and returns of how many it was asked. All must be delivered or dead, and have
 // their effects if those were watched. With forgets the database may have lost settles, whose
 // commits are asynchronous, with all that it noted of them: one that a relay goes on trying is
-// recorded then before those of what it published earlier. That all are settled is not asked then.
+// recorded then before those of what it published earlier. With effects as well it is not asked
+// whether all are settled.
 func Watched(ctx context.Context, db *pgxpool.Pool, effects, forgets bool) (asked int, err error) {
 	rows, _ := db.Query(ctx, `SELECT what, coalesce(key, ''), coalesce(number, 0), coalesce(id, $1), coalesce(owner, $1),
 			coalesce(lane, -1), coalesce(epoch, 0), coalesce(status, ''), coalesce(attempts, 0), coalesce(replays, 0),
