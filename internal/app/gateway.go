@@ -195,7 +195,7 @@ func (a *api) desk(db Database, notifier Notifier) *admin.Desk {
 // serve serves until ctx ends. The requests' own contexts are of behind: they are to finish.
 func (a *api) serve(ctx, behind context.Context, g *gateway.Gateway, desk *admin.Desk) error {
 	server := &http.Server{
-		Handler:     a.home(measured(g.Handler(), a.metrics.HTTP())),
+		Handler:     a.home(measured(g.Handler(), g.Routes(), a.metrics.HTTP())),
 		BaseContext: func(net.Listener) context.Context { return behind },
 		// No limit of the time to write: a stream is written for hours. The gateway limits each
 		// request and each write itself.

@@ -8,32 +8,11 @@ import (
 	"github.com/outboxrelay/outbox/internal/metrics"
 )
 
-// routes are the API's, for the metrics' labels: what else somebody asks for is "other". A test
-// holds them against the API's own description.
-var routes = []string{
-	"POST /v1/runs", "GET /v1/runs", "GET /v1/runs/{id}", "GET /v1/runs/{id}/events", "POST /v1/runs/{id}/events",
-	"POST /v1/runs/{id}/start",
-	"POST /v1/runs/{id}/complete", "POST /v1/runs/{id}/fail", "POST /v1/runs/{id}/cancel", "GET /v1/runs/{id}/stream",
-	"GET /v1/stream",
-	"POST /v1/stream-tickets",
-	"GET /v1/subscriptions", "PUT /v1/subscriptions/{name}", "DELETE /v1/subscriptions/{name}",
-	nextRoute, "POST /v1/subscriptions/{name}/ack", "POST /v1/subscriptions/{name}/nack",
-	"GET /v1/subscriptions/{name}/stream",
-	"GET /v1/admin/session", "GET /v1/admin/overview", "GET /v1/admin/overview/stream", "GET /v1/admin/history",
-	"GET /v1/admin/conditions", "GET /v1/admin/tables/{table}/lanes", "GET /v1/admin/tables/{table}/backlog",
-	"GET /v1/admin/pauses", "POST /v1/admin/pauses", "POST /v1/admin/resume", "GET /v1/admin/audit",
-	"GET /v1/admin/settings",
-	"GET /v1/admin/events", "GET /v1/admin/events/{id}", "GET /v1/admin/events/{id}/payload",
-	"POST /v1/admin/events/preview", "POST /v1/admin/events/retry", "POST /v1/admin/events/skip",
-	"GET /v1/admin/letters", "GET /v1/admin/letters/groups", "GET /v1/admin/letters/{id}",
-	"POST /v1/admin/letters/preview", "POST /v1/admin/letters/replay", "POST /v1/admin/letters/discard",
-}
-
 // nextRoute waits for its answer, as streams do.
 const nextRoute = "GET /v1/subscriptions/{name}/events"
 
-// measured counts and times requests.
-func measured(next http.Handler, m *metrics.HTTP) http.Handler {
+// measured counts and times requests by their routes. What is none of these is "other".
+func measured(next http.Handler, routes []string, m *metrics.HTTP) http.Handler {
 	known := http.NewServeMux()
 	for _, route := range routes {
 		known.Handle(route, next)

@@ -16,10 +16,14 @@ type Gateway struct {
 	streams *streams
 	waiter  *subscription.Waiter // nil: no subscriptions
 	handler http.Handler
+	routes  []string
 }
 
 // Handler returns the handler of the whole API.
 func (g *Gateway) Handler() http.Handler { return g.handler }
+
+// Routes returns what the API takes, as patterns of an http.ServeMux: the labels of its metrics.
+func (g *Gateway) Routes() []string { return g.routes }
 
 // StreamStats returns what happened so far.
 func (g *Gateway) StreamStats() StreamStats { return g.streams.stats() }
@@ -84,6 +88,9 @@ func New(cfg Config) (*Gateway, error) {
 	describeSubscriptionStream(a.OpenAPI())
 	if err := a.routeDescription(mux); err != nil {
 		return nil, err
+	}
+	for pattern := range operations(a.OpenAPI()) {
+		g.routes = append(g.routes, pattern)
 	}
 	mux.HandleFunc("/", g.notFound(mux))
 	g.handler = g.limited(g.identified(g.logged(g.recovered(g.secured(g.shared(mux))))))

@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -322,6 +323,9 @@ func TestTheDescriptionIsComplete(t *testing.T) {
 				t.Errorf("%s %s: operation id %q", method, path, op.OperationID)
 			}
 			ids[op.OperationID] = true
+			if !slices.Contains(g.Routes(), strings.ToUpper(method)+" "+path) {
+				t.Errorf("%s %s is no route", method, path)
+			}
 			if len(op.Security) == 0 || doc.Components.SecuritySchemes[bearerScheme] == nil {
 				t.Errorf("%s %s: anybody may", method, path)
 			}
@@ -341,6 +345,9 @@ func TestTheDescriptionIsComplete(t *testing.T) {
 				t.Errorf("%s %s: %d", method, concrete, w.Code)
 			}
 		}
+	}
+	if len(ids) != len(g.Routes()) {
+		t.Errorf("%d operations, and the routes %q", len(ids), g.Routes())
 	}
 	for _, want := range []string{"createRun", "getRun", "listRuns", "startRun", "completeRun", "failRun", "cancelRun",
 		"appendEvents", "listEvents", "createStreamTicket"} {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"strings"
 
@@ -172,18 +173,30 @@ func sent(names map[string]bool, r huma.Registry, s *huma.Schema) {
 	}
 }
 
+// operations are those of doc, each with its pattern for an http.ServeMux.
+func operations(doc *huma.OpenAPI) iter.Seq2[string, *huma.Operation] {
+	return func(yield func(string, *huma.Operation) bool) {
+		for path, item := range doc.Paths {
+			for method, op := range map[string]*huma.Operation{
+				http.MethodGet: item.Get, http.MethodPost: item.Post,
+				http.MethodPut: item.Put, http.MethodDelete: item.Delete,
+			} {
+				if op != nil && !yield(method+" "+path, op) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // routeDescription serves the description of the API to anybody.
 func (a *api) routeDescription(mux *http.ServeMux) error {
 	doc, requests := a.OpenAPI(), map[string]bool{}
-	for _, path := range doc.Paths {
-		for _, op := range []*huma.Operation{path.Get, path.Post, path.Put, path.Delete} {
-			if op != nil {
-				delete(op.Responses, "422") // see refine
-				if op.RequestBody != nil {
-					for _, body := range op.RequestBody.Content {
-						sent(requests, doc.Components.Schemas, body.Schema)
-					}
-				}
+	for _, op := range operations(doc) {
+		delete(op.Responses, "422") // see refine
+		if op.RequestBody != nil {
+			for _, body := range op.RequestBody.Content {
+				sent(requests, doc.Components.Schemas, body.Schema)
 			}
 		}
 	}

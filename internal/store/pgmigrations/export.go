@@ -215,8 +215,7 @@ var styles = map[Format]style{
 	},
 	GolangMigrate: {tool: "golang-migrate", width: 6, down: true,
 		notes: "-- Not with x-multi-statement: bodies of functions have semicolons. A file that " +
-			"failed has done nothing: " +
-			"put right what\n" +
+			"failed has done nothing: put right what\n" +
 			"-- the error says, `migrate force` the number before it (-1 before the first), and `migrate up`.\n",
 	},
 	Goose: {tool: "goose", width: 5, down: true, wrap: gooseFile},

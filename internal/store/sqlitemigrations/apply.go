@@ -152,8 +152,7 @@ func run(ctx context.Context, conn *sql.Conn, set, file string, version uint) er
 	}
 	table := migration.VersionTable(set)
 	recording := "CREATE TABLE IF NOT EXISTS " + table + " (version INTEGER NOT NULL, dirty INTEGER " +
-		"NOT NULL) STRICT; " +
-		"DELETE FROM " + table
+		"NOT NULL) STRICT; DELETE FROM " + table
 	if version > 0 {
 		recording += fmt.Sprintf("; INSERT INTO %s (version, dirty) VALUES (%d, 0)", table, version)
 	}

@@ -93,8 +93,7 @@ func routesChanged(w *world) int {
 	path, err := binary()
 	w.must(err)
 	settings := filepath.Join(w.t.TempDir(), "outbox.yaml")
-	text := "database: " + w.relayDatabase + "\nlease_ttl: " + ttl.String() + "\n" +
-		"table: [" + w.table + "]\n" +
+	text := "database: " + w.relayDatabase + "\nlease_ttl: " + ttl.String() + "\ntable: [" + w.table + "]\n" +
 		"sink: {default: '" + w.relaySink + "', other: 'redis+stream://" + w.redis.Addr() + "?create=true'}\n" +
 		"routes: [{table: " + w.table + ", to: [default, other]}]\n"
 	w.must(os.WriteFile(settings, []byte(text), 0o600))

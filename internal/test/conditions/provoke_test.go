@@ -72,8 +72,7 @@ var provoked = map[string]provocation{
 	"OBX-007": func(p *patient) (string, func()) {
 		p.exec("ALTER DATABASE " + p.name + " SET default_transaction_read_only = on")
 		return "read-only for this role", func() {
-			p.exec("ALTER DATABASE " +
-				"" + p.name + " RESET default_transaction_read_only")
+			p.exec("ALTER DATABASE " + p.name + " RESET default_transaction_read_only")
 		}
 	},
 	"OBX-008": func(p *patient) (string, func()) {
@@ -106,8 +105,7 @@ var provoked = map[string]provocation{
 	"OBX-011": func(p *patient) (string, func()) {
 		p.exec("ALTER TABLE outbox_events SET (autovacuum_enabled = false)")
 		return "autovacuum is off for outbox_events", func() {
-			p.exec("ALTER TABLE outbox_events RESET " +
-				"(autovacuum_enabled)")
+			p.exec("ALTER TABLE outbox_events RESET (autovacuum_enabled)")
 		}
 	},
 	"OBX-012": func(p *patient) (string, func()) {
@@ -222,8 +220,7 @@ var provoked = map[string]provocation{
 	},
 	"OBX-034": func(p *patient) (string, func()) {
 		p.exec("INSERT INTO outbox_lanes (table_name, lane, crashes, trial_size) VALUES ('outbox_events', 7, 3, 4) " +
-			"ON CONFLICT (table_name, lane) " +
-			"DO UPDATE SET crashes = 3, trial_size = 4")
+			"ON CONFLICT (table_name, lane) DO UPDATE SET crashes = 3, trial_size = 4")
 		return "3 relays died at lane 7 of outbox_events; its events are tried 4 at a time", p.cured("DELETE FROM " +
 			"outbox_lanes")
 	},

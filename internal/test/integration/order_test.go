@@ -5,23 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os/exec"
 	"slices"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/test/testenv"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
 const (
 	orderEvents  = 20_000
-	killedEvents = 6000
 	orderKeys    = 200
 	orderWriters = 8
 )
@@ -40,45 +36,6 @@ func TestEveryCommittedEventArrivesOnceInOrder(t *testing.T) {
 	if late := w.lateCommits(t); late == 0 {
 		t.Error("no lower position committed after a higher one: the test did not meet what it is for")
 	}
-}
-
-// killed with SIGKILL between publish and settle, several times, then restarted: still exactly once
-// at the subscriber, because Redis refuses the second copy.
-func TestKilledBetweenPublishAndSettle(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	kill := []string{"OUTBOX_FAULT=after-publish:7:kill"}
-	flags := []string{"--table", "outbox_events", "--lease-ttl", "2s", "--batch", "200"}
-	relay := w.relay(t, kill, flags...)
-
-	done := make(chan *history)
-	go func() { done <- writeConcurrently(t, w, killedEvents) }()
-	strikes := 0
-	var h *history
-	for h == nil || strikes < 3 {
-		exited := make(chan error, 1)
-		go func() { exited <- relay.Wait() }()
-		select {
-		case err := <-exited:
-			var exit *exec.ExitError
-			if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-				t.Fatalf("the relay ended with %v, not by its fault point", err)
-			}
-			strikes++
-			env := kill
-			if strikes >= 3 {
-				env = nil
-			}
-			relay = w.relay(t, env, flags...)
-			if strikes >= 3 && h == nil {
-				h = <-done
-			}
-		case <-time.After(testenv.Patience):
-			t.Fatalf("the fault point struck %d times, want 3", strikes)
-		}
-	}
-	h.check(t, w, w.wait(t, len(h.committed), 3*time.Second))
-	t.Logf("killed between publish and settle %d times", strikes)
 }
 
 // history is what the writers know of each event.
