@@ -47,9 +47,9 @@ var (
 func TestBrowserShowsEachEventOnce(t *testing.T) {
 	t.Parallel()
 	v := watch(t, nil)
-	v.suffer(400, loadedAgain, withinEvent, restarted, allClosed, redisDown)
+	v.suffer(800, withinEvent, allClosed, loadedAgain, restarted, redisDown, allClosed, withinEvent)
 	// Not after the two that begin with a new EventSource: loading again, and a 502.
-	if n := v.front.resumed.Load(); n < 2 {
+	if n := v.front.resumed.Load(); n < 4 {
 		t.Errorf("the browser sent Last-Event-ID %d times, want it after each lost connection", n)
 	}
 }
