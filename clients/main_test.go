@@ -13,7 +13,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -23,31 +22,23 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
-
-const patience = testenv.Patience
 
 var binary string
 
 // TestMain builds the command, which the clients speak to, and the TypeScript client once.
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "outbox-clients-")
-	if err != nil {
+	var err error
+	if binary, err = testenv.BuildCommand(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	binary = filepath.Join(dir, "outbox")
-	for _, build := range []*exec.Cmd{
-		exec.Command("go", "-C", "..", "build", "-ldflags=-s -w", "-o", binary, "./cmd/outbox"),
-		exec.Command("npm", "--prefix", "typescript", "run", "build"),
-	} {
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "%s: %v\n%s", build, err, out)
-			os.Exit(1)
-		}
+	if out, err := exec.Command("npm", "--prefix", "typescript", "run", "build").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build the TypeScript client: %v\n%s", err, out)
+		os.Exit(1)
 	}
 	testenv.Main(m)
-	_ = os.RemoveAll(dir) // a temporary directory
 }
 
 // world is a database with all tables, a Redis, and a gateway with a relay that a test's program
@@ -122,7 +113,7 @@ func (w *world) start() error {
 		_ = command.Wait()
 		close(w.ended)
 	}()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(tier.Patience()); ; time.Sleep(10 * time.Millisecond) {
 		answer, err := http.Get("http://" + w.address + "/openapi.json")
 		if err == nil {
 			return answer.Body.Close()
@@ -188,7 +179,7 @@ func (w *world) program(ctx context.Context, dir, name string, args ...string) *
 // run runs a program of a client to its end, and fails with it.
 func (w *world) run(dir, name string, args ...string) string {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.t.Context(), tier.Patience())
 	defer cancel()
 	out, err := w.program(ctx, dir, name, args...).CombinedOutput()
 	if err != nil {

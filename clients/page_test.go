@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // The hook in a browser, which has no token: its page's server adds that to the request for a
@@ -57,7 +58,7 @@ func TestHook(t *testing.T) {
 	}
 	until := func(what string, holds func(view) bool) view {
 		t.Helper()
-		for deadline := time.After(patience); ; {
+		for deadline := time.After(tier.Patience()); ; {
 			select {
 			case v := <-shown:
 				if holds(v) {

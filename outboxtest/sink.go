@@ -2,7 +2,6 @@ package outboxtest
 
 import (
 	"testing"
-	"time"
 
 	"github.com/outboxrelay/outbox"
 )
@@ -60,10 +59,6 @@ type SinkHarness struct {
 	// Stall makes the broker stop answering until resume is called; nil if the harness cannot.
 	Stall func(t *testing.T) (resume func())
 }
-
-// patience is how long a message may take to arrive: far above what a broker on a busy machine
-// needs.
-const patience = 5 * time.Minute
 
 // SinkSuite runs the contract against sinks made by newHarness, one a test.
 func SinkSuite(t *testing.T, features SinkFeatures, newHarness func(t *testing.T) SinkHarness) {

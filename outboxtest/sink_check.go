@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // suite is what the tests share.
@@ -141,8 +142,8 @@ func receive(t *testing.T, messages <-chan Arrived) Arrived {
 			t.Fatal("the harness stopped listening")
 		}
 		return m
-	case <-time.After(patience):
-		t.Fatalf("no message for %s", patience)
+	case <-time.After(tier.Patience()):
+		t.Fatalf("no message for %s", tier.Patience())
 	}
 	return Arrived{}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 func keepsAcknowledged(t *testing.T, s *suite) {
@@ -42,7 +43,7 @@ func keepsAcknowledged(t *testing.T, s *suite) {
 // deliverAtLast publishes until the answer is no longer that the broker is unavailable.
 func (s *suite) deliverAtLast(t *testing.T, d outbox.Delivery) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(tier.Patience()); ; time.Sleep(50 * time.Millisecond) {
 		res := s.Sink.Publish(t.Context(), []outbox.Delivery{d})[0]
 		if res.Err == nil {
 			return

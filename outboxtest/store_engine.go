@@ -12,6 +12,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/tabletest"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // everything is a limit that the tests' tables stay below.
@@ -41,7 +42,7 @@ func (s *storeSuite) serve(t *testing.T, layout outbox.Layout) *server {
 func (s *storeSuite) succeed(t *testing.T, layout outbox.Layout) *server {
 	t.Helper()
 	r := s.relay(t, layout)
-	for deadline := time.Now().Add(patience); len(r.lanes) != outbox.LaneCount; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(tier.Patience()); len(r.lanes) != outbox.LaneCount; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("got %d lanes of a relay that vanished, want %d", len(r.lanes), outbox.LaneCount)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/tabletest"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 func laneTests() []storeTest {
@@ -109,7 +110,7 @@ func takesLapsedLanes(t *testing.T, s *storeSuite) {
 	b := s.relay(t, outbox.OutboxEvents())
 	// A short lease, because a server that has just started may let no lanes lapse for the time of
 	// the asked lease.
-	for deadline := time.Now().Add(patience); b.lease(time.Second).Share < 64 ||
+	for deadline := time.Now().Add(tier.Patience()); b.lease(time.Second).Share < 64 ||
 		len(b.lanes) < 64; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the second relay has %d lanes", len(b.lanes))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/tabletest"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/relay"
 )
 
@@ -90,7 +91,7 @@ func (k *recorder) destinations() (all []string) {
 // until waits for n messages.
 func (k *recorder) until(t *testing.T, n int) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); k.count() < n; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(tier.Patience()); k.count() < n; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d of %d messages arrived", k.count(), n)
 		}

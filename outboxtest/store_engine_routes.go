@@ -15,6 +15,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/test/tabletest"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/relay"
 )
 
@@ -87,7 +88,7 @@ func (s *storeSuite) startRouted(
 	t.Helper()
 	db := &whole{s: s, t: t}
 	cfg.Logger = slog.New(slog.DiscardHandler)
-	cfg.PollMin, cfg.PollMax, cfg.DrainTimeout = time.Millisecond, 20*time.Millisecond, patience
+	cfg.PollMin, cfg.PollMax, cfg.DrainTimeout = time.Millisecond, 20*time.Millisecond, tier.Patience()
 	if len(cfg.Tables) == 0 {
 		cfg.Tables = []relay.Table{{Layout: s.events}}
 	}
@@ -155,7 +156,7 @@ const (
 // untilCount waits until a query that counts is answered so.
 func (s *storeSuite) untilCount(t *testing.T, query string, want int) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(tier.Patience()); ; time.Sleep(5 * time.Millisecond) {
 		got := s.Value(t, query)
 		if got == strconv.Itoa(want) {
 			return
@@ -173,7 +174,7 @@ func routes(t *testing.T, s *storeSuite) {
 	rest := to(t, "c:rest-{topic}")
 	// Long enough for a busy machine: what is owed would be a row.
 	s.startRouted(t, append(first, rest...), map[string]outbox.Sink{"a": a, "b": b, "c": c},
-		relay.Config{RouteTimeout: patience})
+		relay.Config{RouteTimeout: tier.Patience()})
 	s.numbered(t, 10, 0, 20)
 	s.commits(t, keyed("paid", "k1"))
 	own, named := keyed("paid", "k2"), keyed("paid", "k3")
@@ -233,7 +234,7 @@ func holdsBackNoOther(t *testing.T, s *storeSuite) {
 	s.numbered(t, keys, 0, 30)
 	a.until(t, 30*keys)
 	for _, away := range []*stalling{b, c} {
-		for deadline := time.Now().Add(patience); away.asked.Load() == 0; time.Sleep(5 * time.Millisecond) {
+		for deadline := time.Now().Add(tier.Patience()); away.asked.Load() == 0; time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatal("a sink that is away was not asked")
 			}
@@ -286,7 +287,7 @@ func settlesOwedTogether(t *testing.T, s *storeSuite) {
 	b.down.Store(true)
 	settled := settles{table: s.events.Table}
 	end := s.startRouted(t, to(t, "a", "b"), map[string]outbox.Sink{"a": a, "b": b},
-		relay.Config{RouteTimeout: patience, RecoveryRate: -1, Observer: &settled})
+		relay.Config{RouteTimeout: tier.Patience(), RecoveryRate: -1, Observer: &settled})
 	a.until(t, events)
 	s.untilCount(t, owedNow, events)
 	b.down.Store(false)
@@ -381,7 +382,7 @@ func owesWhatIsPostponed(t *testing.T, s *storeSuite) {
 		return outbox.Postponed(errors.New("it rests"), 5*time.Millisecond)
 	}}
 	s.startRouted(t, to(t, "a", "b"), map[string]outbox.Sink{"a": a, "b": b},
-		relay.Config{MaxAttempts: 1, RouteTimeout: patience})
+		relay.Config{MaxAttempts: 1, RouteTimeout: tier.Patience()})
 	s.commits(t, keyed("waiting", "k"), keyed("behind", "k"), keyed("free", "l"))
 	a.until(t, 3)
 	b.until(t, 1)
@@ -467,7 +468,7 @@ func holdsOneSink(t *testing.T, s *storeSuite) {
 	s.Exec(t, "INSERT INTO outbox_pauses (table_name, topic, destination, reason, actor) VALUES (?1, '', '', 'r', 'me')",
 		outbox.DeliveriesOf(s.events.Table, "b").Name())
 	s.startRouted(t, to(t, "a", "b"), map[string]outbox.Sink{"a": a, "b": b},
-		relay.Config{RouteTimeout: patience, LeaseTTL: time.Second})
+		relay.Config{RouteTimeout: tier.Patience(), LeaseTTL: time.Second})
 	s.numbered(t, keys, 0, 5)
 	a.until(t, 5*keys)
 	s.untilCount(t, owedNow, 5*keys)

@@ -18,6 +18,7 @@ import (
 	outboxriver "github.com/outboxrelay/outbox/contrib/river"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
@@ -96,7 +97,7 @@ func start(t testing.TB, pool *pgxpool.Pool, cfg *river.Config) *river.Client[pg
 	ok(t, err)
 	ok(t, client.Start(t.Context()))
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
+		ctx, cancel := context.WithTimeout(context.Background(), tier.Patience())
 		defer cancel()
 		ok(t, client.StopAndCancel(ctx))
 	})
@@ -114,7 +115,7 @@ func insert(t testing.TB, client *river.Client[pgx.Tx], args river.JobArgs, opts
 // reaches waits until a job is in a state, and returns it.
 func reaches(t testing.TB, client *river.Client[pgx.Tx], id int64, state rivertype.JobState) *rivertype.JobRow {
 	t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(tier.Patience()); ; time.Sleep(5 * time.Millisecond) {
 		row, err := client.JobGet(t.Context(), id)
 		ok(t, err)
 		if row.State == state {

@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 const mostBytes = 30 << 20 // compressed
@@ -88,11 +89,7 @@ func checkStatic(t *testing.T, path string, machine elf.Machine) {
 func TestImageDelivers(t *testing.T) {
 	path, _ := built(t)
 	root := unpacked(t, imageFor(t, opened(t, path), "amd64"))
-	server, err := testenv.StartPostgres(t.Context(), testenv.PostgresConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Stop() }) // its folder goes with it
+	server := testenv.PostgresServer(t, testenv.PostgresConfig{})
 	redis := testenv.RedisServer(t)
 	address := free(t)
 	in := container{t, root, []string{"OUTBOX_DATABASE_URL=" + server.TCPURL("postgres"),
@@ -292,7 +289,7 @@ func (c container) launch(cmd *exec.Cmd) {
 func (c container) until(what string, holds func() bool) {
 	c.t.Helper()
 	for began := time.Now(); !holds(); time.Sleep(50 * time.Millisecond) {
-		if time.Since(began) > testenv.Patience {
+		if time.Since(began) > tier.Patience() {
 			c.t.Fatalf("never: %s", what)
 		}
 	}

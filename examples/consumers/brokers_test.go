@@ -17,6 +17,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/sink/kafka"
 	"github.com/outboxrelay/outbox/sink/natsjs"
 	"github.com/outboxrelay/outbox/sink/pgtable"
@@ -80,7 +81,7 @@ func natsJetStream(t *testing.T) broker {
 	must(t, err)
 	server.Start()
 	t.Cleanup(server.Shutdown)
-	if !server.ReadyForConnections(testenv.Patience) {
+	if !server.ReadyForConnections(tier.Patience()) {
 		t.Fatal("no NATS server")
 	}
 	sink, err := natsjs.Open(t.Context(), server.ClientURL(),

@@ -17,6 +17,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
@@ -172,7 +173,7 @@ func (b broker) publish(t *testing.T, events []outbox.Delivery, generation int) 
 		record.Generation = generation
 		batch[i].Record = &record
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), tier.Patience())
 	defer cancel()
 	for _, result := range b.sink.Publish(ctx, batch) {
 		err = errors.Join(err, result.Err)
@@ -217,7 +218,7 @@ func shipped(t *testing.T, db *pgxpool.Pool) (all []int64) {
 
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); !holds(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(tier.Patience()); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("never came true: %s", what)
 		}

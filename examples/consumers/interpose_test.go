@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // guard stands between a program and its database, and keeps the server's word of one commit from
@@ -111,7 +111,7 @@ func (g *guard) strike(t *testing.T, program *exec.Cmd) {
 	t.Helper()
 	select {
 	case <-g.committed:
-	case <-time.After(testenv.Patience):
+	case <-time.After(tier.Patience()):
 		t.Fatalf("the program has not committed: there was nothing to kill it after")
 	}
 	if err := program.Process.Kill(); err != nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // asOperator asks the admin API, as whoever has the token if there is one.
@@ -31,7 +32,7 @@ func (g gatewayAt) asOperator(token, method, path string, body any) (status int,
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
-	resp, err := (&http.Client{Timeout: patience}).Do(r)
+	resp, err := (&http.Client{Timeout: tier.Patience()}).Do(r)
 	if err != nil {
 		g.env.t.Fatal(err)
 	}

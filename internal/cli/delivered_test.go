@@ -14,6 +14,7 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/store/retention"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 func TestReplayDelivered(t *testing.T) { onStores(t, testReplayDelivered) }
@@ -49,7 +50,7 @@ func testReplayDelivered(t *testing.T, e env) {
 	}
 	// Interrupted, it says how to go on, and all are put back once.
 	slow := e.start("replay", "--since", "1h", "--rate", "40", "--yes", "--reason", "index lost")
-	for start := time.Now(); back() < 20 && time.Since(start) < patience; time.Sleep(20 * time.Millisecond) {
+	for start := time.Now(); back() < 20 && time.Since(start) < tier.Patience(); time.Sleep(20 * time.Millisecond) {
 	}
 	slow.signal(syscall.SIGINT)
 	if code := slow.wait(); code != 1 {

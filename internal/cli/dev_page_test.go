@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // visitor does what a newcomer does on the page, as he sees it, and says what came of it. It stands
@@ -148,7 +149,7 @@ func TestDevPage(t *testing.T) {
 				contains(t, p.out.String(), "replayed 1 letter")
 			}
 		}
-	case <-time.After(patience):
+	case <-time.After(tier.Patience()):
 		t.Fatal("the page did not come so far")
 	}
 	if size == 0 || size > 30<<10 {

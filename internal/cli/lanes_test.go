@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 type laneReport struct {
@@ -42,7 +43,7 @@ func (r laneReport) in(state string) map[string]int {
 func awaitLanes(e env, what string, holds func(laneReport) bool) laneReport {
 	e.t.Helper()
 	var out string
-	for start := time.Now(); time.Since(start) < patience; time.Sleep(50 * time.Millisecond) {
+	for start := time.Now(); time.Since(start) < tier.Patience(); time.Sleep(50 * time.Millisecond) {
 		out = e.ok("", "lanes", "-o", "json")
 		if r := decode[laneReport](e.t, out); holds(r) {
 			return r
@@ -128,7 +129,7 @@ func testLanes(t *testing.T, e env) {
 // from everybody.
 func (e env) stop(relay *process) {
 	e.t.Helper()
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(tier.Patience()); ; {
 		relay.signal(syscall.SIGSTOP)
 		if !e.onFile() || e.lockIsFree() {
 			return

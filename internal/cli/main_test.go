@@ -25,32 +25,24 @@ import (
 	"github.com/outboxrelay/outbox/internal/cli"
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
-
-// patience bounds a wait for another process, on a machine that others use as well.
-const patience = testenv.Patience
 
 var binary string
 
 // TestMain builds the command once: what runs beside a test is the real binary.
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "outbox-cli-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	binary = filepath.Join(dir, "outbox")
-	args := []string{"build", "-ldflags=-s -w", "-o", binary} // linked in half the time
+	var flags []string
 	if raceDetector {
-		args = append(args, "-race", "-gcflags=modernc.org/...=-race=false") // as the Makefile's tests, for its reason
+		flags = append(flags, "-race", "-gcflags=modernc.org/...=-race=false") // see RACE in the Makefile
 	}
-	if out, err := exec.Command("go", append(args, "../../cmd/outbox")...).CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the command: %v\n%s", err, out)
+	var err error
+	if binary, err = testenv.BuildCommand(flags...); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	testenv.AtOnce(4)
 	testenv.Main(m)
-	_ = os.RemoveAll(dir) // a temporary directory
 }
 
 // result is how a run of the command ended.
@@ -81,7 +73,7 @@ func (e env) command(ctx context.Context, args ...string) *exec.Cmd {
 // process costs a tenth of a second of processor time before it does anything.
 func (e env) run(stdin string, args ...string) result {
 	e.t.Helper()
-	ctx, cancel := context.WithTimeout(e.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(e.t.Context(), tier.Patience())
 	defer cancel()
 	cmd := e.command(ctx, args...)
 	var out, errs bytes.Buffer
@@ -134,7 +126,7 @@ func (e env) says(code int, line string, texts ...string) {
 func (e env) eventually(what string, holds func() bool) {
 	e.t.Helper()
 	for began := time.Now(); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Since(began) > patience {
+		if time.Since(began) > tier.Patience() {
 			e.t.Fatalf("never: %s", what)
 		}
 	}
@@ -189,7 +181,7 @@ func (p *process) wait() int {
 	p.t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(patience):
+	case <-time.After(tier.Patience()):
 		p.t.Fatal("the command did not end")
 	}
 	return p.cmd.ProcessState.ExitCode()
@@ -240,7 +232,7 @@ func (s *stream) lines() (lines []string) {
 // await waits for a line that contains text and returns it.
 func (p *process) await(s *stream, text string) string {
 	p.t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(tier.Patience())
 	for {
 		s.mu.Lock()
 		more := s.more

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 func TestPauses(t *testing.T) { onStores(t, testPauses) }
@@ -51,7 +52,7 @@ func testPauses(t *testing.T, e env) {
 	sent := func(want string) {
 		t.Helper()
 		var got string
-		for start := time.Now(); time.Since(start) < patience; time.Sleep(50 * time.Millisecond) {
+		for start := time.Now(); time.Since(start) < tier.Patience(); time.Sleep(50 * time.Millisecond) {
 			if got = query[string](e,
 				"SELECT coalesce(max(event_topic), '') || count(*) FROM outbox_events WHERE status = 'SENT'"); got == want {
 				return

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // relaying starts a relay that can be watched.
@@ -27,7 +28,7 @@ func (e env) relaying(args ...string) (relay *process, url string) {
 
 func get(t *testing.T, url string) (int, string) {
 	t.Helper()
-	client := http.Client{Timeout: patience}
+	client := http.Client{Timeout: tier.Patience()}
 	resp, err := client.Get(url)
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +67,7 @@ func awaitReady(t *testing.T, url string, ready bool, reason string) (report, ti
 		if r.Ready == ready && strings.Contains(r.Reason, reason) {
 			return r, slow.Shrink(time.Since(start))
 		}
-		if time.Since(start) > patience {
+		if time.Since(start) > tier.Patience() {
 			t.Fatalf("want ready %v and %q, got %s", ready, reason, body)
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -126,7 +127,7 @@ func testRelayEndToEnd(t *testing.T, e env) {
 	missing := func() bool {
 		return slices.ContainsFunc(counted, func(line string) bool { return !strings.Contains(text, line) })
 	}
-	for deadline := time.Now().Add(patience); missing() && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(tier.Patience()); missing() && time.Now().Before(deadline); {
 		time.Sleep(20 * time.Millisecond) // what has arrived is settled a moment later, each table's by a relay of its own
 		_, text = get(t, url+"/metrics")
 	}
@@ -216,7 +217,7 @@ func TestRelayWaitsForItsServers(t *testing.T) {
 			if strings.HasPrefix(out, "NOT READY: sink default: not connected yet") {
 				break
 			}
-			if time.Since(began) > patience {
+			if time.Since(began) > tier.Patience() {
 				t.Fatalf("outbox %s while its relay waits: %s", command, out)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 func TestRuns(t *testing.T) { onStores(t, testRuns) }
@@ -172,7 +173,7 @@ func TestFollowAcrossRestarts(t *testing.T) {
 // awaitLines waits until s has so many lines.
 func (p *process) awaitLines(s *stream, n int) {
 	p.t.Helper()
-	for deadline := time.Now().Add(patience); len(s.lines()) < n; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(tier.Patience()); len(s.lines()) < n; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			p.t.Fatalf("%d lines, want %d", len(s.lines()), n)
 		}

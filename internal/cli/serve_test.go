@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // gatewayAt is a running gateway and an environment whose commands speak to it.
@@ -46,7 +47,8 @@ func watching(p *process) string {
 // post sends a request to the API and returns the body of an answer that must be good.
 func (g gatewayAt) post(path, body string) string {
 	g.env.t.Helper()
-	resp, err := (&http.Client{Timeout: patience}).Post(g.url+path, "application/json", bytes.NewReader([]byte(body)))
+	client := http.Client{Timeout: tier.Patience()}
+	resp, err := client.Post(g.url+path, "application/json", bytes.NewReader([]byte(body)))
 	if err != nil {
 		g.env.t.Fatal(err)
 	}
@@ -218,7 +220,7 @@ func testServeWithoutRedis(t *testing.T, e env) {
 	url := watching(g.process)
 	awaitReady(t, url, false, "sink default: not connected yet: connect to Redis")
 	// It finds out by itself that Redis is away.
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(tier.Patience()); ; time.Sleep(20 * time.Millisecond) {
 		code, body := get(t, url+"/readyz/gateway")
 		if code == http.StatusOK && strings.Contains(body, "streams are read from the database") {
 			break
@@ -427,7 +429,7 @@ func (g gatewayAt) topic(name string) (lines *bufio.Scanner) {
 	if err != nil {
 		g.env.t.Fatal(err)
 	}
-	resp, err := (&http.Client{Timeout: patience}).Do(req)
+	resp, err := (&http.Client{Timeout: tier.Patience()}).Do(req)
 	if err != nil {
 		g.env.t.Fatal(err)
 	}
@@ -469,7 +471,7 @@ func TestServeBesideStrangersLocks(t *testing.T) {
 		}
 		r.Header.Set("Authorization", "Bearer "+token)
 		r.Header.Set("Content-Type", "application/json")
-		answer, err := (&http.Client{Timeout: patience}).Do(r)
+		answer, err := (&http.Client{Timeout: tier.Patience()}).Do(r)
 		if err != nil {
 			t.Error(err)
 			return 0, ""

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // What a sink owes while it is down is the same in the metrics, in outbox sinks and in outbox
@@ -33,7 +34,7 @@ routes: [{to: [default, audit]}]
 	}
 	for start := time.Now(); !says(`outbox_owed_deliveries{sink="audit",table="outbox_events"} 5`) ||
 		!says(`outbox_owed_deliveries{sink="default",table="outbox_events"} 0`); { // it may have been slow for a moment
-		if time.Since(start) > patience {
+		if time.Since(start) > tier.Patience() {
 			_, text := get(t, url+"/metrics")
 			t.Fatalf("the metrics do not say that audit alone owes %d:\n%s", events, text)
 		}

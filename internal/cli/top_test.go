@@ -14,6 +14,7 @@ import (
 	"github.com/creack/pty"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // terminal is a command in a terminal, which an emulator of one shows to the test.
@@ -71,7 +72,7 @@ func (s terminal) text() string {
 // shows waits until all of these stand on the screen; one that begins with ! must not.
 func (s terminal) shows(texts ...string) {
 	s.env.t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(tier.Patience())
 	for {
 		now, missing := s.text(), ""
 		for _, t := range texts {
@@ -104,11 +105,7 @@ func (s terminal) press(keys string) {
 // What an operator sees while a sink, and then the database, is away and comes back.
 func TestTopOnATerminal(t *testing.T) {
 	t.Parallel()
-	server, err := testenv.StartPostgres(t.Context(), testenv.PostgresConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Stop() }) // the test is over
+	server := testenv.PostgresServer(t, testenv.PostgresConfig{})
 	redis := testenv.RedisServer(t)
 	e := env{t: t, database: server.URL("postgres"), redis: redis.URL()}
 	e.ok("", "migrate", "up")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // While a sink is the cause, the first line of what an operator asks first says so, in the words of
@@ -32,7 +33,7 @@ func testCauseFirst(t *testing.T, e env) {
 	until := func(n string) {
 		t.Helper()
 		for start := time.Now(); told() != n; time.Sleep(50 * time.Millisecond) {
-			if time.Since(start) > patience {
+			if time.Since(start) > tier.Patience() {
 				t.Fatalf("%s relays' rows tell of trouble, want %s", told(), n)
 			}
 		}
@@ -84,7 +85,7 @@ func testPendingLetters(t *testing.T, e env) {
 		_, text := get(t, url+"/metrics")
 		if strings.Contains(text, "outbox_dead_letters_pending") && strings.Contains(text,
 			`id="OBX-041",severity="warning"} 1`) ||
-			time.Since(start) > patience {
+			time.Since(start) > tier.Patience() {
 			_, ready := get(t, url+"/readyz")
 			contains(t, ready, `"id":"OBX-041"`, "2 dead letters of jobs are pending")
 			contains(t, text, `outbox_condition{id="OBX-041",severity="warning"} 1`,

@@ -20,6 +20,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/stream"
 	"github.com/outboxrelay/outbox/server/token"
@@ -91,9 +92,6 @@ func serve(t *testing.T, log *long, change func(*Config)) *serving {
 	return s
 }
 
-// patience ends a test that waits in vain. It does not say how fast a machine must be.
-const patience = 5 * time.Minute
-
 // dial sends the beginning of a request.
 func (s *serving) dial(t *testing.T, request string, args ...any) net.Conn {
 	t.Helper()
@@ -110,7 +108,7 @@ func (s *serving) begin(t *testing.T, request string, args ...any) (net.Conn, er
 		return nil, err
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(tier.Patience())); err != nil {
 		return nil, err
 	}
 	_, err = fmt.Fprintf(conn, request, args...)
@@ -196,7 +194,7 @@ func TestASlowRequestDoesNotSpoilItsConnection(t *testing.T) {
 			t.Errorf("%s: the client is taken for gone: %v", r.Method, err)
 		}
 		// A busy machine wakes the handler late. The limit of its answer is not what this is about.
-		if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(tier.Patience())); err != nil {
 			t.Error(err)
 		}
 		w.WriteHeader(http.StatusNoContent)
@@ -298,8 +296,8 @@ func TestHeadOpensNoStream(t *testing.T) {
 func eventually(t *testing.T, what string, reached func() bool) {
 	t.Helper()
 	for began := time.Now(); !reached(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > patience {
-			t.Fatalf("not within %s: %s", patience, what)
+		if time.Since(began) > tier.Patience() {
+			t.Fatalf("not within %s: %s", tier.Patience(), what)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package pgstore
 
 import (
-	"os"
 	"regexp"
 	"testing"
 
@@ -9,6 +8,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/storetest"
 	"github.com/outboxrelay/outbox/server/token"
@@ -23,12 +23,13 @@ func TestStoreSuite(t *testing.T) {
 	})
 }
 
-// The same store behind a pooler that lends a session for a transaction: the tokens, which every
-// request asks for. `make race` has all areas.
+// The store behind a pooler in transaction mode finds tokens, as every request does; the tier "all"
+// runs every area of the suite.
 func TestStoreSuiteThroughPooler(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	areas := []string{storetest.AreaTokens}
-	if os.Getenv("OUTBOX_TEST_POOLED") == "all" {
+	if tier.AllSelected() {
 		areas = nil
 	}
 	_, through := testenv.Pooled(t, nil)

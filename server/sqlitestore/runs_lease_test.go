@@ -8,12 +8,10 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox/internal/store/sqlitetime"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/store/sqlite"
 )
-
-// patience ends a test that waits in vain. It does not say how fast a machine must be.
-const patience = 5 * time.Minute
 
 func exec(t *testing.T, db *sqlite.DB, text string, args ...any) {
 	t.Helper()
@@ -58,7 +56,7 @@ func TestRunsFromBeforeAClockWasSetBack(t *testing.T) {
 			}
 			break
 		}
-		if time.Since(began) > patience {
+		if time.Since(began) > tier.Patience() {
 			t.Fatalf("error %v", err)
 		}
 	}

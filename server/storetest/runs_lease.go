@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/server/crawl"
 )
 
@@ -126,7 +127,7 @@ func refusesStaleWorker(t *testing.T, s *suite) {
 	}
 	r.noneToClaim(t, "demo")
 	var second crawl.Claim
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(tier.Patience())
 	for second.Run.ID == uuid.Nil && time.Now().Before(deadline) {
 		var err error
 		// Even the same process.

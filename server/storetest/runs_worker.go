@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/server/crawl"
 )
 
@@ -100,7 +101,7 @@ func (r runSuite) work(t *testing.T, cfg crawl.WorkerConfig, crawlers ...crawl.C
 // until waits for a run to have a status.
 func (r runSuite) until(t *testing.T, run crawl.Run, want crawl.Status) crawl.Run {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(tier.Patience()); ; time.Sleep(10 * time.Millisecond) {
 		got, err := r.GetRun(t.Context(), run.Tenant, run.ID)
 		if err != nil {
 			t.Fatal(err)
@@ -161,7 +162,7 @@ func letsWorkerTakeOver(t *testing.T, s *suite) {
 	}
 	cfg := crawl.WorkerConfig{LeaseTTL: time.Second, PollMax: 100 * time.Millisecond}
 	kill := r.work(t, cfg, scripts...)
-	for deadline := time.Now().Add(patience); r.Value(t,
+	for deadline := time.Now().Add(tier.Patience()); r.Value(t,
 		"SELECT count(*) FROM crawl_runs WHERE status = 'RUNNING' AND "+
 			"steps_done > 2") == "0"; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {

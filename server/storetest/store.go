@@ -3,7 +3,6 @@ package storetest
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/server/crawl"
@@ -36,9 +35,6 @@ const (
 	AreaRuns   = "runs"   // crawl runs and their log
 	AreaTokens = "tokens" // of the HTTP API
 )
-
-// patience is how long something may take that a busy machine delays.
-const patience = 5 * time.Minute
 
 // StoreSuite runs the contract of a store against databases made by newHarness, one a test: that of
 // the areas, or of all where none is named. A harness needs only the fields that its areas use.

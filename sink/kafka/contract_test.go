@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
@@ -123,7 +124,7 @@ func stall(cluster *kfake.Cluster) (resume func()) {
 		cluster.SleepControl(func() {
 			select {
 			case <-resumed:
-			case <-time.After(patience):
+			case <-time.After(tier.Patience()):
 			}
 		})
 		return nil, nil, false

@@ -20,6 +20,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/sinktest"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -28,9 +29,6 @@ const (
 	brokerDir  = "OUTBOX_TEST_KAFKA_DIR"
 	brokerPort = "OUTBOX_TEST_KAFKA_PORT"
 )
-
-// patience is how long something may take that another process does in its own time.
-const patience = 5 * time.Minute
 
 func TestMain(m *testing.M) {
 	if os.Getenv(brokerDir) != "" {
@@ -211,12 +209,12 @@ func read(t testing.TB, brokers []string, topic string) *reader {
 // next returns the next record.
 func (r *reader) next() *kgo.Record {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(r.t.Context(), tier.Patience())
 	defer cancel()
 	for len(r.left) == 0 {
 		fetches := r.client.PollFetches(ctx)
 		if ctx.Err() != nil {
-			r.t.Fatalf("nothing for %s", patience)
+			r.t.Fatalf("nothing for %s", tier.Patience())
 		}
 		r.left = fetches.Records()
 	}
@@ -246,7 +244,7 @@ func idOf(r *kgo.Record) string { return string(r.Value) }
 // deliverAtLast publishes until the answer is no longer that the cluster is unavailable.
 func deliverAtLast(t testing.TB, s sink.Sink, d outbox.Delivery) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(tier.Patience()); ; time.Sleep(20 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		res := s.Publish(ctx, []outbox.Delivery{d})[0]
 		cancel()

@@ -16,6 +16,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // The binary is the server of its own tests too: as a child process it can be killed and stopped
@@ -87,7 +88,7 @@ func admin(t testing.TB, url string) jetstream.JetStream {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(testenv.Patience))
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(tier.Patience()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +98,7 @@ func admin(t testing.TB, url string) jetstream.JetStream {
 // stream makes a stream of files for the subjects, or changes it.
 func stream(t testing.TB, js jetstream.JetStream, cfg jetstream.StreamConfig) jetstream.Stream {
 	t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(tier.Patience()); ; time.Sleep(50 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // a cluster that has no leader yet may say nothing
 		s, err := js.CreateOrUpdateStream(ctx, cfg)
 		cancel()
@@ -113,7 +114,7 @@ func stream(t testing.TB, js jetstream.JetStream, cfg jetstream.StreamConfig) je
 // stored returns the first n messages of a subject, once there are so many.
 func stored(t testing.TB, js jetstream.JetStream, name, subject string, n int) (messages []*jetstream.RawStreamMsg) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), tier.Patience())
 	defer cancel()
 	for next := uint64(1); len(messages) < n; {
 		m, err := get(ctx, js, name, subject, next)

@@ -19,15 +19,7 @@ import (
 
 func TestSinkContract(t *testing.T) {
 	t.Parallel()
-	server, err := testenv.StartPostgres(t.Context(), testenv.PostgresConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := testenv.PostgresServer(t, testenv.PostgresConfig{})
 	for _, tt := range []struct{ name, refusing string }{
 		{"a table that is not there", "missing"}, {"a table that refuses each row", "refusing"},
 	} {

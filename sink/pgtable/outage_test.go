@@ -15,15 +15,7 @@ import (
 )
 
 func startPostgres(t *testing.T) *testenv.Postgres {
-	server, err := testenv.StartPostgres(t.Context(), testenv.PostgresConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := testenv.PostgresServer(t, testenv.PostgresConfig{})
 	return server
 }
 
@@ -181,15 +173,7 @@ func TestThroughAPooler(t *testing.T) {
 
 // poolerURL is a PgBouncer before the server that has two connections to it.
 func poolerURL(t *testing.T, server *testenv.Postgres) string {
-	pooler, err := testenv.StartPgBouncer(t.Context(), server,
+	pooler := testenv.PgBouncerServer(t, server,
 		map[string]string{"pool_mode": "transaction", "default_pool_size": "2"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := pooler.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
 	return pooler.URL("postgres")
 }

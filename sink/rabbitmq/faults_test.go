@@ -13,6 +13,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -356,8 +357,8 @@ func killWhilePublishing(t *testing.T, server *testenv.RabbitMQ) {
 			for _, err := range failed {
 				wantClass(t, err, outbox.ClassUnavailable)
 				unavailable++
-				if time.Since(began) > testenv.Patience {
-					t.Errorf("%s after the start nothing is delivered again: %v", testenv.Patience, err)
+				if time.Since(began) > tier.Patience() {
+					t.Errorf("%s after the start nothing is delivered again: %v", tier.Patience(), err)
 					return
 				}
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -140,8 +141,8 @@ func next(t testing.TB, messages <-chan amqp.Delivery) amqp.Delivery {
 			t.Fatal("the queue is gone")
 		}
 		return m
-	case <-time.After(testenv.Patience):
-		t.Fatalf("no message for %s", testenv.Patience)
+	case <-time.After(tier.Patience()):
+		t.Fatalf("no message for %s", tier.Patience())
 	}
 	return amqp.Delivery{}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/redistest"
 	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // The server dies and comes back. Who listened is told, who comes meanwhile does not wait, and all
@@ -35,7 +36,7 @@ func TestListenerRestart(t *testing.T) {
 		t.Errorf("it is up: %+v", l.State())
 	}
 	stopGone()
-	waits, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	waits, cancel := context.WithTimeout(t.Context(), tier.Patience())
 	defer cancel()
 	if ok, _ := l.Subscribe(waits, "b", &during); ok || waits.Err() != nil {
 		t.Errorf("Subscribe while Redis is down: %v, %v", ok, waits.Err())
@@ -100,7 +101,7 @@ func TestListenerHalfOpen(t *testing.T) {
 	if took := time.Since(began); took < dead/2 {
 		t.Errorf("noticed after %s, DeadAfter is %s", took, dead)
 	}
-	waits, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	waits, cancel := context.WithTimeout(t.Context(), tier.Patience())
 	defer cancel()
 	ok, stop := l.Subscribe(waits, "c", &ear{})
 	if ok || waits.Err() != nil {

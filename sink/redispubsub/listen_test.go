@@ -20,6 +20,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // ear is an outbox.Listener that remembers what it was told.
@@ -52,7 +53,7 @@ func (e *ear) all() []string {
 // wants waits until e was told exactly this.
 func (e *ear) wants(t *testing.T, want ...string) {
 	t.Helper()
-	deadline := time.Now().Add(testenv.Patience)
+	deadline := time.Now().Add(tier.Patience())
 	for !slices.Equal(e.all(), want) {
 		if time.Now().After(deadline) {
 			t.Fatalf("was told %.300q, want %.300q", e.all(), want)
@@ -87,7 +88,7 @@ func runListener(t testing.TB, l *listener) {
 // hear subscribes, which must be acknowledged.
 func hear(t testing.TB, l *listener, channel string, listener outbox.Listener) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), tier.Patience())
 	defer cancel()
 	ok, stop := l.Subscribe(ctx, channel, listener)
 	if !ok {
@@ -214,7 +215,7 @@ func TestListenerComingAndGoing(t *testing.T) {
 					stop := hear(t, l, channel, e)
 					say(t, admin, channel, "m")
 					for began := time.Now(); len(e.all()) == 0; time.Sleep(time.Millisecond) {
-						if time.Since(began) > testenv.Patience {
+						if time.Since(began) > tier.Patience() {
 							t.Errorf("nothing is heard on %s", channel)
 							break
 						}
@@ -243,7 +244,7 @@ func TestListenerComingAndGoing(t *testing.T) {
 func TestListenerWaitsForTheServer(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t)
-	l := startListener(t, server.URL(), ListenerConfig{DeadAfter: testenv.Patience})
+	l := startListener(t, server.URL(), ListenerConfig{DeadAfter: tier.Patience()})
 	hear(t, l, "other", &ear{})
 	if err := syscall.Kill(server.PID(), syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -386,7 +387,7 @@ func TestListenerRefused(t *testing.T) {
 	if err := l.State().Err; !strings.Contains(err.Error(), "NOPERM") || !strings.Contains(err.Error(), "secret:") {
 		t.Errorf("the last error is %v", err)
 	}
-	waits, stopWaiting := context.WithTimeout(t.Context(), testenv.Patience)
+	waits, stopWaiting := context.WithTimeout(t.Context(), tier.Patience())
 	defer stopWaiting()
 	if ok, stop := l.Subscribe(waits, "secret:0", &refused[0]); ok || waits.Err() != nil {
 		t.Errorf("a refused channel: %v, %v", ok, waits.Err())

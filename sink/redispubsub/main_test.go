@@ -11,6 +11,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/redistest"
 	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -89,7 +90,7 @@ func (s *subscription) next(channel string) (messages []string) {
 			s.t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(s.t.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(s.t.Context(), tier.Patience())
 	defer cancel()
 	for ends := 0; ends < len(s.nodes); {
 		m, err := s.pubsub.ReceiveMessage(ctx)

@@ -11,6 +11,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // The server publishes the batch but is too busy to say so in time. Sent again, all of it is a
@@ -149,7 +150,7 @@ func TestClose(t *testing.T) {
 	if err := sink.Close(); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(start); took > testenv.Patience {
+	if took := time.Since(start); took > tier.Patience() {
 		t.Errorf("Close took %s: it waited for a server that does not answer", took)
 	}
 }

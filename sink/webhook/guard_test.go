@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // special are the kinds of addresses that no webhook may reach, and two that it may.
@@ -112,7 +113,7 @@ func TestRebinding(t *testing.T) {
 	}
 	var dialled atomic.Int64
 	count := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { dialled.Add(1) })
-	server := &http.Server{Handler: count, ReadHeaderTimeout: patience}
+	server := &http.Server{Handler: count, ReadHeaderTimeout: tier.Patience()}
 	go func() { _ = server.Serve(inner) }()
 	t.Cleanup(func() { _ = server.Close() })
 	port := inner.Addr().(*net.TCPAddr).AddrPort().Port()
@@ -121,7 +122,7 @@ func TestRebinding(t *testing.T) {
 		t.Fatal(err)
 	}
 	fine := receiver{}
-	allowed := &http.Server{Handler: &fine, ReadHeaderTimeout: patience}
+	allowed := &http.Server{Handler: &fine, ReadHeaderTimeout: tier.Patience()}
 	allowed.SetKeepAlivesEnabled(false) // each request makes a connection
 	go func() { _ = allowed.Serve(outer) }()
 	t.Cleanup(func() { _ = allowed.Close() })

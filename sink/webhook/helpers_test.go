@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // book is Endpoints that a test writes into.
@@ -70,7 +71,7 @@ func open(t *testing.T, endpoints Endpoints, cfg Config) *Sink {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.transport.TLSHandshakeTimeout = patience
+	s.transport.TLSHandshakeTimeout = tier.Patience()
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -81,9 +82,6 @@ type received struct {
 	body   []byte
 	ctx    context.Context // ends with the request
 }
-
-// patience is what a busy machine never takes.
-const patience = 2 * time.Minute
 
 // receiver is a server that notes its requests and answers as it is told.
 type receiver struct {
@@ -139,7 +137,7 @@ func (r *receiver) count() int { return len(r.requests()) }
 
 // endpoint is the receiver by a name.
 func (r *receiver) endpoint(name string) Endpoint {
-	return Endpoint{Name: name, URL: r.URL + "/hook", Secrets: []Secret{key}, Timeout: patience}
+	return Endpoint{Name: name, URL: r.URL + "/hook", Secrets: []Secret{key}, Timeout: tier.Patience()}
 }
 
 // event returns a delivery of a new event.
@@ -202,9 +200,9 @@ func wantDelivered(t *testing.T, results []outbox.Result) {
 // eventually waits for a condition: far longer than it takes on a busy machine.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(tier.Patience()); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%s: not within %s", what, patience)
+			t.Fatalf("%s: not within %s", what, tier.Patience())
 		}
 	}
 }

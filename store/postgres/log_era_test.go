@@ -21,10 +21,8 @@ import (
 // forgetful is a server that forgets commits that did not wait for the disk, when it is killed.
 func forgetful(t *testing.T) *testenv.Postgres {
 	t.Helper()
-	server, err := testenv.StartPostgres(t.Context(), testenv.PostgresConfig{Settings: map[string]string{
+	server := testenv.PostgresServer(t, testenv.PostgresConfig{Settings: map[string]string{
 		"wal_writer_delay": "10s", "autovacuum": "off"}})
-	ok(t, err)
-	t.Cleanup(func() { _ = server.Stop() })
 	ok(t, migrations.Up(t.Context(), server.URL("postgres"), "core", "log"))
 	return server
 }

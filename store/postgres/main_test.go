@@ -13,6 +13,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
@@ -75,9 +76,9 @@ func event(topic string) outbox.Event {
 // eventually waits until holds is true.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); !holds(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(tier.Patience()); !holds(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", testenv.Patience, what)
+			t.Fatalf("not within %s: %s", tier.Patience(), what)
 		}
 	}
 }

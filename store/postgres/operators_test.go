@@ -15,7 +15,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/store/retention"
-	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
@@ -117,7 +117,7 @@ func everybody(t *testing.T, o *old, write string) {
 		}
 	})
 	var replayed, discarded atomic.Int64
-	late := time.Now().Add(testenv.Patience)
+	late := time.Now().Add(tier.Patience())
 	storming := func() bool { // until each operator has met something
 		return storm.Err() == nil || (replayed.Load() == 0 || discarded.Load() == 0) && time.Now().Before(late)
 	}

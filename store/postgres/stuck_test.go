@@ -264,11 +264,7 @@ func TestLeaseWhileTheLanesAreLocked(t *testing.T) {
 // from an outage takes none either.
 func TestHolderComesFirstAfterAnOutage(t *testing.T) {
 	t.Parallel()
-	server, err := testenv.StartPostgres(t.Context(), testenv.PostgresConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Stop() })
+	server := testenv.PostgresServer(t, testenv.PostgresConfig{})
 	url := server.URL("postgres")
 	if err := pgmigrations.Up(t.Context(), url, pgmigrations.Sets...); err != nil {
 		t.Fatal(err)

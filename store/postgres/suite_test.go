@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"database/sql"
-	"os"
 	"testing"
 
 	"github.com/jackc/pgx/v5/stdlib"
@@ -11,6 +10,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/pgtest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/internal/test/tracetest"
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/store/postgres"
@@ -27,12 +27,13 @@ func TestStoreSuite(t *testing.T) {
 var features = outboxtest.StoreFeatures{ConcurrentWriters: true, SeveralHosts: true, RowSecurity: true,
 	LogTables: true}
 
-// The same store behind a pooler that lends a session for a transaction: what relays and writers
-// do, which is where a session matters. `make race` has all areas.
+// The store behind a pooler in transaction mode has the behaviours of relays and writers; the tier
+// "all" runs every area of the suite.
 func TestStoreSuiteThroughPooler(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	pooled := features
-	pooled.EngineOnly = os.Getenv("OUTBOX_TEST_POOLED") != "all"
+	pooled.EngineOnly = !tier.AllSelected()
 	_, through := testenv.Pooled(t, nil)
 	migrated := newDatabase(t, append(pgmigrations.Sets, "log")...)
 	outboxtest.StoreSuite(t, pooled, func(t *testing.T) outboxtest.StoreHarness {
@@ -42,6 +43,7 @@ func TestStoreSuiteThroughPooler(t *testing.T) {
 
 // What relays do to the database is a run of the protocol's model.
 func TestTraces(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	migrated := newDatabase(t)
 	tracetest.Suite(t, func(t *testing.T) (outboxtest.StoreHarness, inbox.Transactions[*sql.Tx]) {

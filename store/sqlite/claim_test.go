@@ -29,9 +29,6 @@ func serving(t *testing.T, db *DB, layout outbox.Layout) (*store, uuid.UUID, []o
 	return s, owner, leased.Lanes
 }
 
-// patience ends a test that waits in vain. It does not say how fast a machine must be.
-const patience = 5 * time.Minute
-
 // reopened opens a file once more, as another process does.
 func reopened(t testing.TB, path string) *DB {
 	t.Helper()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/relay"
 )
 
@@ -31,7 +32,7 @@ func TestLettersOfRoutedTables(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- relay.Run(ctx) }()
-	for deadline := time.Now().Add(patience); value(t, db, "SELECT count(*) FROM job_dlq") != "1" &&
+	for deadline := time.Now().Add(tier.Patience()); value(t, db, "SELECT count(*) FROM job_dlq") != "1" &&
 		time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // leased asks once.
@@ -53,7 +54,7 @@ func TestLeasesFromBeforeAClockWasSetBack(t *testing.T) {
 	setBack()
 	began := time.Now()
 	for got := leased(t, s, other, ttl); len(got.Lanes) != 64 || got.Share != 64; got = leased(t, s, other, ttl) {
-		if time.Since(began) > patience {
+		if time.Since(began) > tier.Patience() {
 			t.Fatalf("%s later the second relay holds %d lanes, share %d", time.Since(began), len(got.Lanes), got.Share)
 		}
 		time.Sleep(ttl / 6)

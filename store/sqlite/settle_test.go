@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // Whoever waited in vain for another process is told so.
@@ -155,7 +156,7 @@ func TestOneReaderIsEnough(t *testing.T) {
 	}
 	manyEvents(t, db, 5, "a", "b")
 	s, owner, lanes := serving(t, db, outbox.OutboxEvents())
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), tier.Patience())
 	defer cancel()
 	fair := everything
 	fair.Fair = true

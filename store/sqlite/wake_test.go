@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/store/sqlite/migrations"
 )
 
@@ -31,7 +32,7 @@ func TestListenHearsEveryCommit(t *testing.T) {
 	time.Sleep(100 * time.Millisecond)
 	hear := func(want bool, what string) {
 		t.Helper()
-		wait := patience
+		wait := tier.Patience()
 		if !want {
 			wait = 100 * time.Millisecond
 		}

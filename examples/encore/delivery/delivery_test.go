@@ -15,6 +15,7 @@ import (
 	"github.com/outboxrelay/outbox/examples/encore/delivery"
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -60,7 +61,7 @@ func TestOrders(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), tier.Patience())
 	defer cancel()
 	var mu sync.Mutex
 	var got []string

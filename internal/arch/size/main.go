@@ -39,6 +39,9 @@ func main() {
 	all := flag.Bool("v", false, "also list the functions and the circles")
 	flag.Parse()
 	s, err := measure(*dir)
+	if err == nil {
+		err = s.circles(*dir)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "measure the source:", err)
 		os.Exit(1)
@@ -83,6 +86,7 @@ func (s sizes) rows() [][2]string {
 	}
 }
 
+// measure counts everything but circles of files.
 func measure(dir string) (s sizes, err error) {
 	command := exec.Command("git", "-C", dir, "ls-files")
 	listed, err := command.Output()
@@ -103,7 +107,7 @@ func measure(dir string) (s sizes, err error) {
 		}
 	}
 	s.internalFolders = len(folders)
-	return s, s.circles(dir)
+	return s, nil
 }
 
 func (s *sizes) add(name string, text []byte, folders map[string]bool) error {

@@ -19,6 +19,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
@@ -241,7 +242,7 @@ func deliver(t *testing.T, url string, layout outbox.Layout, want func() int) {
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = relay.Run(ctx) })
-	for deadline := time.Now().Add(4 * testenv.Patience); sink.count() < want(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(4 * tier.Patience()); sink.count() < want(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Errorf("%d events were delivered, want %d", sink.count(), want())
 			break

@@ -18,6 +18,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/migration"
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // versions is Status in short: set=current/latest, ! for dirty, and the number of pending files.
@@ -208,7 +209,7 @@ func TestUpAfterAProcessWasKilled(t *testing.T) {
 func awaitLock(t *testing.T, conn *pgx.Conn, table string) {
 	t.Helper()
 	const waiting = "SELECT count(*) FROM pg_locks WHERE relation = to_regclass($1) AND NOT granted"
-	for deadline := time.Now().Add(testenv.Patience); one[int](t, conn, waiting,
+	for deadline := time.Now().Add(tier.Patience()); one[int](t, conn, waiting,
 		table) == 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("nobody ever waited for a lock on %s", table)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/relay"
 )
@@ -194,7 +195,7 @@ func deliverUpgraded(t *testing.T, url string, conn *pgx.Conn) {
 			t.Fatalf("event %s has the time %v", m.ID, m.OccurredAt)
 		}
 	}
-	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(tier.Patience()); ; time.Sleep(20 * time.Millisecond) {
 		if n := one[int](t, conn, "SELECT count(*) FROM outbox WHERE status = 'NEW'"); n == 0 || time.Now().After(deadline) {
 			if n != 0 {
 				t.Errorf("%d are not settled", n)

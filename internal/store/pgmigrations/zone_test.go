@@ -18,6 +18,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
@@ -95,7 +96,7 @@ func TestTimesMeanWhatTheApplicationMeant(t *testing.T) {
 			}
 			var latency time.Duration
 			settled := "SELECT max(processed_at - created_at) FROM outbox_events WHERE status = 'SENT' HAVING count(*) = 2"
-			for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(20 * time.Millisecond) {
+			for deadline := time.Now().Add(tier.Patience()); ; time.Sleep(20 * time.Millisecond) {
 				err := application.QueryRow(t.Context(), settled).Scan(&latency)
 				if err == nil || time.Now().After(deadline) {
 					if err != nil || latency < 0 || latency > 5*time.Minute {
@@ -157,7 +158,7 @@ func TestRetriesAreDueAlikeInAllZones(t *testing.T) {
 			ended := make(chan error)
 			go func() { ended <- relay.Run(ctx) }()
 			var due float64
-			for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(5 * time.Millisecond) {
+			for deadline := time.Now().Add(tier.Patience()); ; time.Sleep(5 * time.Millisecond) {
 				err := application.QueryRow(t.Context(), "SELECT extract(epoch FROM next_retry_at - now()::timestamp)::float8 "+
 					"FROM outbox_events WHERE id = $1 AND retry_count > 0", id).Scan(&due)
 				if err == nil || time.Now().After(deadline) {

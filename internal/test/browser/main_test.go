@@ -6,10 +6,7 @@ package browser_test
 
 import (
 	"context"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -18,44 +15,45 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-// patience bounds a wait for a server or the page, on a machine that others use as well.
-const patience = testenv.Patience
+// binary builds the command once.
+var binary = sync.OnceValues(func() (string, error) { return testenv.BuildCommand() })
 
-// binary is the command, and browser the one browser in which each test has windows of its own.
-var (
-	binary  string
-	browser context.Context
-)
+// browser is the one browser of this package, in which each test has windows of its own. It is
+// started by the first test that needs it, so that a package whose tests are skipped starts none.
+var browser struct {
+	sync.Mutex
+	chromium *testenv.Chromium
+	ctx      context.Context
+	close    context.CancelFunc
+}
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "outbox-browser-")
-	if err == nil {
-		binary = filepath.Join(dir, "outbox")
-		build := exec.Command("go", "build", "-ldflags=-s -w", "-o", binary, "./cmd/outbox")
-		build.Dir = "../../.."
-		build.Stderr = os.Stderr
-		err = build.Run()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "build the command:", err)
-		os.Exit(1)
-	}
-	chromium, err := testenv.StartChromium(context.Background())
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	allocator, cancel := remote.NewAllocator(context.Background(), chromium.URL())
-	var closed context.CancelFunc
-	browser, closed = chromedp.NewContext(allocator)
-	if err := chromedp.Do(browser); err != nil {
-		fmt.Fprintln(os.Stderr, "connect to the browser:", err)
-		os.Exit(1)
-	}
 	testenv.AtOnce(4)
 	testenv.Main(m)
-	closed()
-	cancel()
-	_ = chromium.Stop()   // it is killed
-	_ = os.RemoveAll(dir) // a temporary directory
+	if browser.chromium != nil {
+		browser.close()
+		_ = browser.chromium.Stop() // it is killed
+	}
+}
+
+// openBrowser returns the context of the package's browser.
+func openBrowser(t *testing.T) context.Context {
+	t.Helper()
+	browser.Lock()
+	defer browser.Unlock()
+	if browser.ctx != nil {
+		return browser.ctx
+	}
+	testenv.Installed(t, "chromium")
+	chromium, err := testenv.StartChromium(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	allocator, cancel := remote.NewAllocator(context.Background(), chromium.URL())
+	ctx, closed := chromedp.NewContext(allocator)
+	browser.chromium, browser.ctx, browser.close = chromium, ctx, func() { closed(); cancel() }
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatalf("connect to the browser: %v", err)
+	}
+	return ctx
 }

@@ -19,6 +19,8 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 //go:embed testdata/visitor.js
@@ -69,7 +71,7 @@ func (w *world) open(l look, path string) *tab {
 func (w *world) newTab(l look) *tab {
 	w.t.Helper()
 	p := &tab{t: w.t, url: w.server}
-	ctx, cancel := chromedp.NewContext(browser, chromedp.WithNewBrowserContext(), chromedp.WithListener(p.hear))
+	ctx, cancel := chromedp.NewContext(openBrowser(w.t), chromedp.WithNewBrowserContext(), chromedp.WithListener(p.hear))
 	w.t.Cleanup(cancel)
 	p.ctx = ctx
 	call(p, network.Enable, network.EnableParams{})
@@ -181,7 +183,7 @@ func (p *tab) until(what, expression string, done func(string) bool) {
 		if last = said; err != nil {
 			last = err.Error()
 		}
-		if time.Since(began) > patience || p.ctx.Err() != nil {
+		if time.Since(began) > tier.Patience() || p.ctx.Err() != nil {
 			text, _ := ask[string](p, "document.body.innerText") // of a page that may be gone
 			p.t.Fatalf("never: %s; last %q on\n%s", what, last, text)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // world is a database with all tables, a Redis whose user relay may publish where the test lets
@@ -49,11 +50,7 @@ func newWorld(t *testing.T) *world {
 // newWorldAlone has a server of its own, which may be killed.
 func newWorldAlone(t *testing.T) (*world, *testenv.Postgres) {
 	t.Helper()
-	server, err := testenv.StartPostgres(t.Context(), testenv.PostgresConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Stop() })
+	server := testenv.PostgresServer(t, testenv.PostgresConfig{})
 	if err := prepare(t.Context(), server.URL("postgres")); err != nil {
 		t.Fatal(err)
 	}
@@ -81,8 +78,12 @@ func worldOf(t *testing.T, database string) *world {
 
 // prepare makes the tables, and the login of the servers with no more rights than they need.
 func prepare(ctx context.Context, url string) error {
+	program, err := binary()
+	if err != nil {
+		return err
+	}
 	for _, args := range [][]string{{"migrate", "up", "--set", "core,events,crawl"}, {"migrate", "roles"}} {
-		cmd := exec.CommandContext(ctx, binary, args...)
+		cmd := exec.CommandContext(ctx, program, args...)
 		cmd.Env = append(os.Environ(), "OUTBOX_DATABASE_URL="+url)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%v: %w: %s", args, err, out)
@@ -119,7 +120,11 @@ func (w *world) tell(command string) {
 func (w *world) allow(channels string) { w.tell("ACL SETUSER relay &" + channels) }
 
 func (w *world) command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, binary, args...)
+	program, err := binary()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + w.t.TempDir(), "OUTBOX_DATABASE_URL=" + w.database,
 		"OUTBOX_SINK=redis://relay:secret@" + w.redis.Addr()}
 	if w.server != "" {
@@ -131,7 +136,7 @@ func (w *world) command(ctx context.Context, args ...string) *exec.Cmd {
 // ok runs the command, which must succeed, and returns what it printed.
 func (w *world) ok(stdin string, args ...string) string {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.t.Context(), tier.Patience())
 	defer cancel()
 	cmd := w.command(ctx, args...)
 	var out, errs bytes.Buffer
@@ -180,7 +185,7 @@ func (w *world) count(where string, args ...any) int {
 func (w *world) eventually(what string, holds func() bool) {
 	w.t.Helper()
 	for began := time.Now(); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Since(began) > patience {
+		if time.Since(began) > tier.Patience() {
 			w.t.Fatalf("never: %s", what)
 		}
 	}
@@ -199,7 +204,7 @@ func (w *world) serve(args ...string) {
 	log, ended := w.start(append([]string{"serve", "--http", "127.0.0.1:0", "--environment", "staging=#0f766e"},
 		args...)...)
 	var said struct{ Address string }
-	deadline := time.After(patience)
+	deadline := time.After(tier.Patience())
 	for said.Address == "" {
 		select {
 		case <-log.more:

@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
@@ -65,7 +66,7 @@ func openNATS(w *world, _ string) *broker {
 		nats.ReconnectWait(20*time.Millisecond), nats.IgnoreAuthErrorAbort())
 	w.must(err)
 	w.t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(testenv.Patience))
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(tier.Patience()))
 	w.must(err)
 	config := jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{destination}, Discard: jetstream.DiscardNew}
 	stream, err := js.CreateStream(w.t.Context(), config)
@@ -198,7 +199,7 @@ func openRabbitMQ(w *world, fault string) *broker {
 				if n%1000 == 999 || n == queue.Messages-1 { // a quorum queue stops at 2000 that nobody acknowledged
 					w.must(m.Ack(true))
 				}
-			case <-time.After(testenv.Patience):
+			case <-time.After(tier.Patience()):
 				w.t.Fatalf("%d of %d messages came out of the queue", n, queue.Messages)
 			}
 		}
@@ -238,13 +239,7 @@ func ownRabbitMQ(t testing.TB) *testenv.RabbitMQ {
 	t.Helper()
 	starting.Lock()
 	defer starting.Unlock()
-	server, err := testenv.StartRabbitMQ(t.Context())
-	must(t, err)
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := testenv.PrivateRabbitMQ(t)
 	return server
 }
 
@@ -254,10 +249,8 @@ func openTable(w *world, fault string) *broker {
 	b := &broker{faults: map[string]func() func(){}, refuses: true}
 	alone, address := fault != "", ""
 	if alone {
-		server, err := testenv.StartPostgres(w.t.Context(), testenv.PostgresConfig{Fsync: true, SmallDisk: 96,
+		server := testenv.PostgresServer(w.t, testenv.PostgresConfig{Fsync: true, SmallDisk: 96,
 			Settings: map[string]string{"max_wal_size": "16MB", "min_wal_size": "2MB"}})
-		w.must(err)
-		w.t.Cleanup(func() { w.must(server.Stop()) })
 		b.server, b.proxy, address = server, newProxy(w.t, server.Addr()), server.TCPURL("postgres")
 		b.faults["full"] = func() func() {
 			free, err := server.Fill()

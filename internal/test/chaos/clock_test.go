@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
 // skewed builds the command once more, with a standard library whose wall clock is
@@ -47,10 +49,11 @@ var clockSeconds = sync.OnceValue(func() (n int64) {
 })
 `...)
 	changed = bytes.Replace(changed, []byte("import ("), []byte("import (\n\t\"sync\"\n\t\"syscall\""), 1)
-	dir, err := makeDir()
+	program, err := binary()
 	if err != nil {
 		return "", err
 	}
+	dir := filepath.Dir(program)
 	replacement, overlay := filepath.Join(dir, "time.go"), filepath.Join(dir, "overlay.json")
 	list, err := json.Marshal(map[string]map[string]string{"Replace": {original: replacement}})
 	if err != nil {
@@ -59,5 +62,5 @@ var clockSeconds = sync.OnceValue(func() (n int64) {
 	if err := errors.Join(os.WriteFile(replacement, changed, 0o600), os.WriteFile(overlay, list, 0o600)); err != nil {
 		return "", err
 	}
-	return build("outbox-skewed", "-overlay", overlay)
+	return testenv.BuildCommand("-tags=fault", "-overlay="+overlay)
 })

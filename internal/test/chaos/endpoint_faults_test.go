@@ -49,9 +49,7 @@ func newEndpoints(t *testing.T, hang func(path string) bool) *endpoints {
 // printed, and held against the time that a request may hang.
 func TestEndpointChaos(t *testing.T) {
 	const name, hangs = "endpoint-hangs", 30 * time.Second
-	if left(name) {
-		return
-	}
+	inTier(t, name)
 	t.Parallel()
 	began := time.Now()
 	p99 := func(hanging bool) time.Duration {

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // fault is one line of the table.
@@ -42,41 +42,43 @@ var faults = [][]fault{
 	scaleFaults, timeFaults, redisMoreFaults, letterFaults, poolerFaults,
 }
 
-// core are the faults that every `make test` strikes: each process, each kind of server and each
-// promise at least once. All of them together would take longer than all other tests.
+// quick are the faults of the tier "test", beside TestGroupKilled: each kind of process is killed
+// once, PostgreSQL and Redis too.
+var quick = []string{
+	"relay-killed-after-publish", "relay-killed-after-publish-log", "relay-terminated-under-load",
+	"postgres-killed", "redis-killed", "redis-reply-lost", "gateway-killed", "crawl-worker-killed",
+	"sqlite-kills",
+}
+
+// core are the further faults of the tier "full": each kind of server and each guarantee at least
+// once. All other faults belong to the tier "all".
 var core = []string{
-	"relay-killed-after-publish", "relay-stopped-after-publish", "relay-terminated-under-load",
-	"settle-refused-by-trigger", "settle-refused", "row-locked-by-operator", "one-table-under-two-names",
-	"occurred-at-year-294276",
-	"relay-killed-after-publish-log", "postgres-failover-to-lagging-log", "sink-refuses-keys-log", "postgres-killed",
-	"redis-killed", "redis-reply-lost", "pooler-transaction-mode",
-	"sqlite-kills", "sqlite-file-replaced", "sqlite-wal-deleted",
-	"stream-redis-killed", "gateway-killed", "crawl-worker-killed", "run-channel-forged-publish",
-	"killed-unsettled-redisstream", "killed-unsettled-natsjs", "killed-unsettled-kafka", "killed-unsettled-pgtable",
-	"killed-unsettled-webhook",
+	"relay-stopped-after-publish", "settle-refused-by-trigger", "settle-refused", "row-locked-by-operator",
+	"one-table-under-two-names", "occurred-at-year-294276", "postgres-failover-to-lagging-log",
+	"sink-refuses-keys-log", "pooler-transaction-mode", "sqlite-file-replaced", "sqlite-wal-deleted",
+	"stream-redis-killed", "run-channel-forged-publish", "killed-unsettled-redisstream",
+	"killed-unsettled-natsjs", "killed-unsettled-kafka", "killed-unsettled-pgtable", "killed-unsettled-webhook",
 }
 
-var leftOut atomic.Int32 // the faults that this run does not strike
-
-// left tells whether a fault is left to `make chaos`.
-func left(name string) bool {
-	if *all || slices.Contains(core, name) {
-		return false
+// inTier skips t unless the fault belongs to the tier of this run.
+func inTier(t *testing.T, name string) {
+	t.Helper()
+	switch {
+	case slices.Contains(quick, name):
+	case slices.Contains(core, name):
+		tier.Full(t)
+	default:
+		tier.All(t)
 	}
-	leftOut.Add(1)
-	return true
 }
 
-// row strikes a fault in a test of its own, unless it is left to `make chaos` or takes root.
+// row strikes a fault in a test of its own.
 func row(t *testing.T, name string, root bool, strike func(*testing.T)) {
-	if left(name) {
-		return
-	}
-	if root && os.Getuid() != 0 {
-		fmt.Printf("%-28s not run: it takes root\n", name)
-		return
-	}
 	t.Run(name, func(t *testing.T) {
+		inTier(t, name)
+		if root && os.Getuid() != 0 {
+			tier.Skip(t, "needs root", "needs root")
+		}
 		t.Parallel()
 		strike(t)
 	})
@@ -129,9 +131,9 @@ func TestFaultsHaveNamesOfTheirOwn(t *testing.T) {
 	for _, f := range slices.Concat(streamFaults, forgeries) {
 		seen[f.name] = true
 	}
-	for _, name := range core {
+	for _, name := range slices.Concat(quick, core) {
 		if !seen[name] && !strings.HasPrefix(name, "sqlite") { // whose table is within its test
-			t.Errorf("core names the fault %s, which there is not", name)
+			t.Errorf("a tier names the fault %s, which does not exist", name)
 		}
 	}
 }

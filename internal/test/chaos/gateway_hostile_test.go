@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // party is one of two tenants: what belongs to it, and may be seen and changed with its tokens
@@ -78,7 +80,7 @@ func hostileRequests(s *served) (struck int, about string) {
 		})
 	}
 	made := hostileFew
-	if *all {
+	if tier.AllSelected() {
 		made = hostileCount
 	}
 	for range made {

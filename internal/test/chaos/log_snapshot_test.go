@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
@@ -23,10 +24,10 @@ import (
 // its lag, second by second, as JSON and as a plot, and compares what was written with what
 // arrived.
 func TestSnapshotHeldOnLog(t *testing.T) {
+	tier.All(t)
 	t.Parallel()
 	if *lasts == 0 || *rate == 0 {
-		fmt.Println("snapshot of a log: not run, make snapshot-log runs it")
-		return
+		tier.Skip(t, "needs a flag", "needs the flag -soak; run: make snapshot-log")
 	}
 	w := newWorld(t, fault{name: "snapshot-held-log", postgres: own,
 		load: load{producers: 6, perSecond: *rate, keys: 500, events: 39}})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
@@ -27,14 +28,12 @@ var poolerFaults = []fault{
 // pooler puts PgBouncer between the server and all that is started from now on, the producers too.
 func (w *world) pooler(settings map[string]string) *testenv.PgBouncer {
 	w.t.Helper()
-	b, err := testenv.StartPgBouncer(w.t.Context(), w.pg, settings)
-	w.must(err)
+	b := testenv.PgBouncerServer(w.t, w.pg, settings)
 	w.t.Cleanup(func() {
 		if w.t.Failed() {
 			text, _ := b.Log()
 			w.t.Logf("PgBouncer said:\n%s", tail(text))
 		}
-		_ = b.Stop()
 	})
 	w.relayDatabase = b.URL("postgres")
 	return b
@@ -164,7 +163,7 @@ func statementPooling(w *world) (struck int) {
 		r := w.process(path, nil, append(args, "--database", w.relayDatabase)...)
 		select {
 		case <-r.exited:
-		case <-time.After(testenv.Patience):
+		case <-time.After(tier.Patience()):
 			w.t.Errorf("%v goes on", args)
 			continue
 		}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // process is a program that the test has started. It does not outlive the test.
@@ -103,7 +103,7 @@ func (p *process) end(t *testing.T, s syscall.Signal) {
 	_ = p.cmd.Process.Signal(s)
 	select {
 	case <-p.exited:
-	case <-time.After(testenv.Patience):
+	case <-time.After(tier.Patience()):
 		t.Fatalf("process %d did not end after %v", p.cmd.Process.Pid, s)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // relayProcess is one `outbox relay` process, or `outbox serve`.
@@ -73,7 +73,7 @@ func (r *relayProcess) killed(t *testing.T) {
 	t.Helper()
 	select {
 	case <-r.exited:
-	case <-time.After(testenv.Patience):
+	case <-time.After(tier.Patience()):
 		t.Fatal("the fault point did not strike")
 	}
 	if !r.wasKilled() || !strings.Contains(r.said(), "struck") {

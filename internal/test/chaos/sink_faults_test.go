@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // anyServer are the faults of every server, and brokenQueue those of RabbitMQ, which has one more
@@ -187,7 +189,7 @@ const smallBatch = 50
 // copies.
 func killedUnsettled(w *world) (struck int) {
 	rounds, deaths, most := 1, 0, smallBatch
-	if *all {
+	if tier.AllSelected() {
 		rounds = 2
 	}
 	if w.broker != nil {

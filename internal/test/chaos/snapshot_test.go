@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // TestSnapshotHeld leaves a REPEATABLE READ session open under load: `make snapshot MINUTES=10`. No
@@ -11,10 +13,10 @@ import (
 // which each claim has to walk. It prints what that does to throughput, latency and size, every
 // twentieth of the time, and then what is left of it once the session has ended.
 func TestSnapshotHeld(t *testing.T) {
+	tier.All(t)
 	t.Parallel()
 	if *lasts == 0 {
-		fmt.Println("snapshot: not run, make snapshot runs it")
-		return
+		tier.Skip(t, "needs a flag", "needs the flag -soak; run: make snapshot")
 	}
 	duration := *lasts
 	w := newWorld(t, fault{name: "snapshot-held", postgres: own, load: load{perSecond: 1000, keys: 200, events: 19}})

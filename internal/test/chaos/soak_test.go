@@ -6,15 +6,16 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // TestSoak kills relays, PostgreSQL and Redis at random under a load of 1000 events a second: `make
 // soak MINUTES=10`.
 func TestSoak(t *testing.T) {
+	tier.All(t)
 	t.Parallel()
 	if *lasts == 0 {
-		fmt.Println("soak: not run, make soak runs it")
-		return
+		tier.Skip(t, "needs a flag", "needs the flag -soak; run: make soak")
 	}
 	duration := *lasts
 	w := newWorld(t, fault{

@@ -20,9 +20,7 @@ func kills(short, all int) int {
 // again.
 func TestSQLiteKills(t *testing.T) {
 	t.Parallel()
-	if left("sqlite-kills") {
-		return
-	}
+	inTier(t, "sqlite-kills")
 	f := newFile(t, "sqlite-kills", t.TempDir())
 	programs := []*player{f.play(roleLibrary), f.play(rolePlain)}
 	roles := []string{roleLibrary, rolePlain}
@@ -54,9 +52,7 @@ func TestSQLiteKills(t *testing.T) {
 // file. Another takes over, and Redis refuses the copies.
 func TestSQLiteKilledUnsettled(t *testing.T) {
 	t.Parallel()
-	if left("sqlite-killed-unsettled") {
-		return
-	}
+	inTier(t, "sqlite-killed-unsettled")
 	f := newFile(t, "sqlite-killed-unsettled", t.TempDir())
 	program := f.play(roleLibrary)
 	struck := 0
@@ -99,9 +95,7 @@ func (f *file) moment(count func() int) {
 // else does.
 func TestSQLiteKillsOfOneProcess(t *testing.T) {
 	t.Parallel()
-	if left("sqlite-kills-of-one") {
-		return
-	}
+	inTier(t, "sqlite-kills-of-one")
 	f := newFile(t, "sqlite-kills-of-one", t.TempDir())
 	plain := f.play(rolePlain)
 	var lives []life

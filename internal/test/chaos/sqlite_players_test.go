@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/sqlite"
@@ -199,7 +199,7 @@ func (p *playing) produce(ctx context.Context, db *sql.DB) error {
 // transact is one transaction: a business row and 1 to 5 events. It is not interrupted by the end:
 // its outcome would be unknown for no good reason.
 func (p *playing) transact() {
-	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), tier.Patience())
 	defer cancel()
 	asked := time.Now()
 	tx, err := p.begin(ctx)

@@ -17,7 +17,7 @@ import (
 	"github.com/google/uuid"
 	gosse "github.com/tmaxmax/go-sse"
 
-	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/server/crawl"
 )
 
@@ -61,7 +61,7 @@ func (v *viewer) ended() bool {
 
 // follow ends with the run, or with a refusal that no waiting cures.
 func (v *viewer) follow(ctx context.Context) {
-	deadline := time.Now().Add(2 * testenv.Patience)
+	deadline := time.Now().Add(2 * tier.Patience())
 	for turn := v.rng.IntN(len(v.addresses)); ; turn++ {
 		status := v.connect(ctx, v.addresses[turn%len(v.addresses)])
 		refused := status >= 400 && status != http.StatusServiceUnavailable

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/pgstore"
 )
@@ -155,7 +156,7 @@ func (s *streaming) write(ctx context.Context, rng *rand.Rand, run uuid.UUID) {
 
 // insist tries until it succeeds.
 func (s *streaming) insist(do func(context.Context) error) {
-	for deadline := time.Now().Add(testenv.Patience); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(tier.Patience()); ; time.Sleep(50 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), 20*time.Second)
 		err := do(ctx)
 		cancel()

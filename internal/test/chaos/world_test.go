@@ -19,6 +19,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/internal/test/tracetest"
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/store/postgres"
@@ -67,14 +68,12 @@ func newWorld(t *testing.T, f fault) *world {
 		url = testenv.Prepared(t, "all",
 			func(ctx context.Context, url string) error { return pgmigrations.Up(ctx, url, pgmigrations.Sets...) })
 	} else {
-		server, err := testenv.StartPostgres(t.Context(), *f.postgres)
-		must(t, err)
+		server := testenv.PostgresServer(t, *f.postgres)
 		t.Cleanup(func() {
 			if t.Failed() {
 				text, _ := server.Log()
 				t.Logf("PostgreSQL said:\n%s", tail(text))
 			}
-			_ = server.Stop()
 		})
 		w.pg, url = server, server.TCPURL("postgres")
 		must(t, pgmigrations.Up(t.Context(), url, pgmigrations.Sets...))
@@ -379,7 +378,7 @@ func numberAfter(text, prefix string) int {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	within(t, testenv.Patience, what, holds)
+	within(t, tier.Patience(), what, holds)
 }
 
 func within(t *testing.T, limit time.Duration, what string, holds func() bool) {

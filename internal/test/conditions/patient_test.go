@@ -20,6 +20,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
@@ -40,10 +41,8 @@ type patient struct {
 
 func newPatient(t *testing.T) *patient {
 	t.Helper()
-	server, err := testenv.StartPostgres(t.Context(), testenv.PostgresConfig{Clock: true,
+	server := testenv.PostgresServer(t, testenv.PostgresConfig{Clock: true,
 		Settings: map[string]string{"max_prepared_transactions": "5"}})
-	must(t, err)
-	t.Cleanup(func() { must(t, server.Stop()) })
 	p := &patient{T: t, server: server, redis: testenv.RedisServer(t), url: server.URL("postgres"), name: "postgres",
 		limits: condition.Usual}
 	p.limits.Files, p.limits.Free = 1, 1
@@ -158,7 +157,7 @@ func (p *patient) settings() config.Config {
 
 func (p *patient) examine() condition.Report {
 	p.Helper()
-	ctx, cancel := context.WithTimeout(p.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(p.Context(), tier.Patience())
 	defer cancel()
 	which := condition.Selection{Only: []string{p.asking},
 		Audit: slices.ContainsFunc(condition.Catalogue,
@@ -197,7 +196,7 @@ func (p *patient) says(id, text string) {
 				return
 			}
 		}
-		if time.Since(began) > testenv.Patience {
+		if time.Since(began) > tier.Patience() {
 			p.Fatalf("want %s to say %q, found %+v", id, text, report.Findings)
 		}
 	}
@@ -215,7 +214,7 @@ func (p *patient) well() {
 func (p *patient) eventuallyWell() {
 	p.Helper()
 	for began := time.Now(); len(p.examine().Findings) > 0; time.Sleep(100 * time.Millisecond) {
-		if time.Since(began) > testenv.Patience {
+		if time.Since(began) > tier.Patience() {
 			p.well()
 		}
 	}
@@ -233,7 +232,7 @@ func (p *patient) delivered() {
 	p.Helper()
 	for began, left := time.Now(), 1; left > 0; time.Sleep(10 * time.Millisecond) {
 		must(p.T, p.pool.QueryRow(p.Context(), "SELECT count(*) FROM outbox_events WHERE processed_at IS NULL").Scan(&left))
-		if time.Since(began) > testenv.Patience {
+		if time.Since(began) > tier.Patience() {
 			p.Fatalf("%d events are not delivered", left)
 		}
 	}
@@ -246,7 +245,7 @@ func (p *patient) relay() (stop func()) {
 	done := make(chan error, 1)
 	go func() { done <- app.Relay(ctx, p.settings(), slog.New(slog.DiscardHandler)) }()
 	for began := time.Now(); p.held() == 0; time.Sleep(20 * time.Millisecond) {
-		if time.Since(began) > testenv.Patience {
+		if time.Since(began) > tier.Patience() {
 			p.Fatal("the relay holds no lane")
 		}
 	}

@@ -117,8 +117,7 @@ var provoked = map[string]provocation{
 		return "another machine (10.1.2.3)", func() { p.elsewhere = "" }
 	},
 	"OBX-014": func(p *patient) (string, func()) {
-		pooler, err := testenv.StartPgBouncer(p.Context(), p.server, nil)
-		must(p.T, err)
+		pooler := testenv.PgBouncerServer(p.T, p.server, nil)
 		cured := p.set("OUTBOX_DATABASE_URL=" + pooler.URL(p.name))
 		return "leads to a pooler", func() { cured(); must(p.T, pooler.Stop()) }
 	},

@@ -2,10 +2,7 @@ package install
 
 import (
 	"bytes"
-	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"sync"
 	"testing"
 
@@ -14,30 +11,16 @@ import (
 
 const root = "../../.."
 
-var binaryDir string
-
 func TestMain(m *testing.M) {
 	testenv.AtOnce(4)
 	testenv.Main(m)
-	_ = os.RemoveAll(binaryDir) // a temporary directory, or none
 }
 
 const stamped = "v9.8.7-test"
 
-// binary builds the command once, stamped as a release is. (scripts/release.sh would compile all of
-// it a second time: package packages has what that builds.)
-var binary = sync.OnceValues(func() (_ string, err error) {
-	if binaryDir, err = os.MkdirTemp("", "outbox-install-"); err != nil {
-		return "", err
-	}
-	path := filepath.Join(binaryDir, "outbox")
-	build := exec.Command("go", "build", "-o", path,
-		"-ldflags=-s -w -X github.com/outboxrelay/outbox/internal/version.stamped="+stamped, "./cmd/outbox")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build the command: %w\n%s", err, out)
-	}
-	return path, nil
+// binary builds the command once, with the version of a release.
+var binary = sync.OnceValues(func() (string, error) {
+	return testenv.BuildCommand("-ldflags=-s -w -X github.com/outboxrelay/outbox/internal/version.stamped=" + stamped)
 })
 
 func noError(t *testing.T, err error) {

@@ -92,10 +92,11 @@ func (g *gatewayAt) listen(t *testing.T) net.Listener {
 
 // example builds examples/browser once.
 var example = sync.OnceValues(func() (string, error) {
-	if _, err := binary(); err != nil { // which makes the directory that TestMain removes
+	program, err := binary()
+	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(binaryDir, "browser")
+	path := filepath.Join(filepath.Dir(program), "browser")
 	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", path, "../../../examples/browser")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the example: %w\n%s", err, out)

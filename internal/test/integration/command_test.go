@@ -11,7 +11,7 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/cli"
-	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -94,7 +94,7 @@ func (s *said) String() string {
 func until(t *testing.T, log interface{ String() string }, is func() bool) {
 	t.Helper()
 	for start := time.Now(); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Since(start) > testenv.Patience {
+		if time.Since(start) > tier.Patience() {
 			t.Fatalf("it does not come true:\n%s", log)
 		}
 	}

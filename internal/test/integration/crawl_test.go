@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/pgstore"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
@@ -100,7 +101,7 @@ func (w *crawlWorld) create(t *testing.T, tenant, crawler string) crawl.Run {
 // until waits for a run to have a status.
 func (w *crawlWorld) until(t *testing.T, r crawl.Run, want crawl.Status) crawl.Run {
 	t.Helper()
-	deadline := time.Now().Add(testenv.Patience)
+	deadline := time.Now().Add(tier.Patience())
 	for {
 		got, err := w.Get(t.Context(), r.Tenant, r.ID)
 		if err != nil {
@@ -110,7 +111,7 @@ func (w *crawlWorld) until(t *testing.T, r crawl.Run, want crawl.Status) crawl.R
 			return got
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("run %s is %s (%s) after %s, want %s", r.ID, got.Status, got.Error, testenv.Patience, want)
+			t.Fatalf("run %s is %s (%s) after %s, want %s", r.ID, got.Status, got.Error, tier.Patience(), want)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}

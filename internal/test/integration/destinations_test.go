@@ -28,6 +28,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -124,15 +125,7 @@ func newDestinations(t *testing.T) *destinations {
 	d.listenKafka()
 	d.listenPostgres()
 	d.listenWebhook()
-	var err error
-	if d.broker, err = testenv.StartRabbitMQ(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := d.broker.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	d.broker = testenv.PrivateRabbitMQ(t)
 	d.urls["rabbit"] = "amqp://guest:guest@" + d.broker.Addr() + "/%2F?declare=quorum"
 	return d
 }
@@ -168,7 +161,7 @@ func (d *destinations) listenNATS() {
 	d.must(err)
 	server.Start()
 	d.t.Cleanup(server.Shutdown)
-	if !server.ReadyForConnections(testenv.Patience) {
+	if !server.ReadyForConnections(tier.Patience()) {
 		d.t.Fatal("no NATS server")
 	}
 	d.urls["nats"] = server.ClientURL()
@@ -267,7 +260,7 @@ func (d *destinations) drainRabbit(done func() bool) {
 	defer func() { _ = conn.Close() }()
 	channel, err := conn.Channel()
 	d.must(err)
-	for end := time.Now().Add(testenv.Patience); time.Now().Before(end); {
+	for end := time.Now().Add(tier.Patience()); time.Now().Before(end); {
 		m, found, err := channel.Get("orders", true)
 		d.must(err)
 		switch {

@@ -18,7 +18,7 @@ import (
 
 	gosse "github.com/tmaxmax/go-sse"
 
-	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // developing is an `outbox dev` with one choice of its parts, and what was observed of it.
@@ -87,7 +87,7 @@ func (d *developing) interrupt() string {
 	noError(d.t, d.cmd.Process.Signal(syscall.SIGINT))
 	select {
 	case <-d.exited:
-	case <-time.After(testenv.Patience):
+	case <-time.After(tier.Patience()):
 		d.t.Fatal("outbox dev did not end after Ctrl-C")
 	}
 	if d.err != nil {
@@ -103,7 +103,7 @@ func (d *developing) command(stdin string, args ...string) string {
 	d.t.Helper()
 	path, err := binary()
 	noError(d.t, err)
-	ctx, cancel := context.WithTimeout(d.t.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(d.t.Context(), tier.Patience())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, append(args, "--database", d.database)...)
 	var out, errs bytes.Buffer
@@ -186,7 +186,7 @@ func (d *developing) listen(path string) *listening {
 // event waits for the next event that has data; the first of a stream of topics has none.
 func (l *listening) event() gosse.Event {
 	l.t.Helper()
-	limit := time.After(testenv.Patience)
+	limit := time.After(tier.Patience())
 	for {
 		select {
 		case e, open := <-l.next:
@@ -210,7 +210,7 @@ func (l *listening) over() {
 		if open {
 			l.t.Errorf("the stream goes on with %+v", e)
 		}
-	case <-time.After(testenv.Patience):
+	case <-time.After(tier.Patience()):
 		l.t.Error("the stream did not end")
 	}
 }

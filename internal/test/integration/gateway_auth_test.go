@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/server/gateway"
 	"github.com/outboxrelay/outbox/server/stream"
 	"github.com/outboxrelay/outbox/server/token"
@@ -228,12 +229,7 @@ func TestGatewayCORS(t *testing.T) {
 // A database that is down is a 503 that says when to come back, and nothing about the database.
 func TestGatewayWhenTheDatabaseIsDown(t *testing.T) {
 	t.Parallel()
-	server := must(testenv.StartPostgres(t.Context(), testenv.PostgresConfig{}))(t)
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	server := testenv.PostgresServer(t, testenv.PostgresConfig{})
 	if _, err := openPool(t, server.URL("postgres")).Exec(t.Context(), "CREATE DATABASE outbox"); err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +281,7 @@ func TestGatewayIsNotKeptWaiting(t *testing.T) {
 			"application/json\r\nContent-Length: 100\r\n\r\n{", a.token); err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.SetReadDeadline(time.Now().Add(testenv.Patience)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(tier.Patience())); err != nil {
 		t.Fatal(err)
 	}
 	line := must(bufio.NewReader(conn).ReadString('\n'))(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
-	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/gateway"
 	"github.com/outboxrelay/outbox/server/pgstore"
@@ -171,7 +171,7 @@ func (r answer) field(path string) string {
 // call makes a request. headers are pairs of name and value; "" removes one.
 func (a *webAPI) call(method, path, body string, headers ...string) answer {
 	a.t.Helper()
-	ctx, cancel := context.WithTimeout(a.t.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(a.t.Context(), tier.Patience())
 	defer cancel()
 	r := must(http.NewRequestWithContext(ctx, method, a.url+path, strings.NewReader(body)))(a.t)
 	if body != "" {

@@ -18,29 +18,16 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 func TestMain(m *testing.M) {
 	testenv.AtOnce(4)
 	testenv.Main(m)
-	_ = os.RemoveAll(binaryDir) // a temporary directory, or none
 }
 
-var binaryDir string
-
 // binary builds the command once, with the fault points compiled in.
-var binary = sync.OnceValues(func() (_ string, err error) {
-	if binaryDir, err = os.MkdirTemp("", "outbox-bin-"); err != nil {
-		return "", err
-	}
-	path := filepath.Join(binaryDir, "outbox")
-	build := exec.Command("go", "build", "-ldflags=-s -w", "-tags", "fault", "-o", path, "../../../cmd/outbox")
-	out, err := build.CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build the command: %w\n%s", err, out)
-	}
-	return path, nil
-})
+var binary = sync.OnceValues(func() (string, error) { return testenv.BuildCommand("-tags=fault") })
 
 // world is a migrated database, a Redis server, and everything published on it.
 type world struct {
@@ -165,7 +152,7 @@ func subscribe(t *testing.T, server *testenv.Redis) *subscriber {
 // wait returns the messages once there are at least n of them and nothing more has come for settle.
 func (s *subscriber) wait(t *testing.T, n int, settle time.Duration) []message {
 	t.Helper()
-	deadline := time.Now().Add(testenv.Patience)
+	deadline := time.Now().Add(tier.Patience())
 	last, since := -1, time.Now()
 	for {
 		s.mu.Lock()
@@ -208,7 +195,7 @@ func (w *world) holds(t *testing.T, what, sql string) {
 // eventually waits for a condition to hold.
 func (w *world) eventually(t *testing.T, what, sql string) {
 	t.Helper()
-	deadline := time.Now().Add(testenv.Patience)
+	deadline := time.Now().Add(tier.Patience())
 	for {
 		var ok *bool
 		if err := w.pool.QueryRow(t.Context(), sql).Scan(&ok); err != nil {
@@ -218,7 +205,7 @@ func (w *world) eventually(t *testing.T, what, sql string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("did not come to hold in %s: %s", testenv.Patience, what)
+			t.Fatalf("did not come to hold in %s: %s", tier.Patience(), what)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

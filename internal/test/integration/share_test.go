@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // split waits until n relays hold the lanes of outbox_events between them, none more than one lane
@@ -15,7 +16,7 @@ func (w *world) split(t *testing.T, n int) (took time.Duration) {
 	t.Helper()
 	began := time.Now()
 	var slow testenv.Slow
-	for deadline := began.Add(testenv.Patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := began.Add(tier.Patience()); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		slow.Look()
 		var relays, least, most, all int
 		if err := w.pool.QueryRow(t.Context(), `SELECT count(*), coalesce(min(lanes), 0), coalesce(max(lanes), 0), coalesce(sum(lanes), 0)::int FROM (

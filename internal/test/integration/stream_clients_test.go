@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // 50 clients for each of 4 runs disconnect at random points and come back with their cursor, by
@@ -27,7 +27,7 @@ func TestFiftyClientsPerRunDisconnectAtRandom(t *testing.T) {
 	for i := range ids {
 		ids[i] = s.start(t)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), tier.Patience())
 	defer cancel()
 	all := make([][]*client, runs)
 	struck := make([][]int, runs)
@@ -85,7 +85,7 @@ func TestEventsAppearInTheStream(t *testing.T) {
 	s := newStreams(t)
 	s.deliverRuns(t)
 	n := s.serve(t, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), tier.Patience())
 	defer cancel()
 	clients := make([]*client, runs)
 	for i := range clients {

@@ -19,7 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/gateway"
 )
@@ -35,7 +35,7 @@ func (s *streams) underWay(
 	for _, n := range nodes {
 		addresses = append(addresses, n.server.URL)
 	}
-	limit, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), testenv.Patience)
+	limit, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), tier.Patience())
 	clients := make([]*client, 6)
 	var reading, writing sync.WaitGroup
 	for i := range clients {
@@ -272,7 +272,7 @@ func TestStreamOfRowsByPlainSQL(t *testing.T) {
 				t.Fatal(err)
 			}
 			published[m.ID] = m.Sequence
-		case <-time.After(testenv.Patience):
+		case <-time.After(tier.Patience()):
 			t.Fatalf("%d events came to Redis, want 68", len(published))
 		}
 	}
@@ -336,7 +336,7 @@ func TestStreamOfALogThatLostItsEnd(t *testing.T) {
 	run := s.start(t)
 	s.append(t, run, 20, 100)
 	c := &client{nodes: []string{n.server.URL}, run: run}
-	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), tier.Patience())
 	defer cancel()
 	broken := make(chan error, 1)
 	go func() {

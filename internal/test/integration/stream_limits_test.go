@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/gateway"
 	"github.com/outboxrelay/outbox/server/pgstore"
@@ -113,7 +113,7 @@ func TestStreamsDrain(t *testing.T) {
 		return nil
 	})
 	s.progress(t, run, 20)
-	limit, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	limit, cancel := context.WithTimeout(t.Context(), tier.Patience())
 	defer cancel()
 	old.DrainStreams(limit)
 	if left := old.StreamStats().Connections; left != 0 {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/gateway"
@@ -282,9 +283,9 @@ func get(t *testing.T, url string, header ...string) (status int, body string) {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); !holds(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(tier.Patience()); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("did not come to hold in %s: %s", testenv.Patience, what)
+			t.Fatalf("did not come to hold in %s: %s", tier.Patience(), what)
 		}
 	}
 }

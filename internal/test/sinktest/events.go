@@ -2,7 +2,7 @@
 // a way to a server that can break, what every driver is asked, and what is asked of a sink whose
 // server dies.
 //
-// Guaranteed: a test that uses it waits for no longer than Patience.
+// Guaranteed: a test that uses it waits for no longer than [tier.Patience].
 //
 // Not guaranteed: that a sink keeps its contract; that is outboxtest.SinkSuite's to find out.
 package sinktest
@@ -16,11 +16,8 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
-
-// Patience is how long a test waits for a state that is sure to come. It is there to end a test
-// that waits in vain.
-const Patience = 5 * time.Minute
 
 // Event returns a delivery of a new event; events of the same key stay in order.
 func Event(t testing.TB, destination string, key any) outbox.Delivery {
@@ -120,9 +117,9 @@ func WantUnavailable(t testing.TB, res outbox.Result, says string) {
 // Eventually waits until ok, for what another process does in its own time.
 func Eventually(t testing.TB, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(Patience); !ok(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(tier.Patience()); !ok(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("nothing for %s", Patience)
+			t.Fatalf("nothing for %s", tier.Patience())
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/source"
 	"github.com/outboxrelay/outbox/source/kafka"
 	"github.com/outboxrelay/outbox/source/natsjs"
@@ -95,7 +96,7 @@ func TestNATSStops(t *testing.T) {
 		s, err := natsjs.New(js, natsjs.Config{Stream: "ORDERS", Durable: "billing", Subjects: []string{"order.>"},
 			AckWait: time.Hour})
 		must(t, err)
-		ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+		ctx, cancel := context.WithTimeout(t.Context(), tier.Patience())
 		defer s.Close()
 		defer cancel()
 		batch, err := s.Receive(ctx)

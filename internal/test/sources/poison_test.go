@@ -71,9 +71,7 @@ const otherSecret = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 // so is one row.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
-	server, err := testenv.StartPostgres(t.Context(), testenv.PostgresConfig{})
-	must(t, err)
-	t.Cleanup(func() { _ = server.Stop() })
+	server := testenv.PostgresServer(t, testenv.PostgresConfig{})
 	url := server.URL("postgres")
 	must(t, pgmigrations.Up(t.Context(), url, "core", "log"))
 	post, pool := endpoint(t, url,

@@ -24,6 +24,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/internal/test/tracetest"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
@@ -87,13 +88,10 @@ func begin(t *testing.T, name string, b broker) *storm {
 	s := &storm{T: t, name: name, broker: b, running: map[string][]*process{}, struck: map[string]int{}}
 	up := func(ctx context.Context, url string) error { return pgmigrations.Up(ctx, url, "core", "log") }
 	if *lasts > 0 {
-		var err error
-		s.database, err = testenv.StartPostgres(t.Context(), testenv.PostgresConfig{})
-		must(t, err)
-		t.Cleanup(func() { _ = s.database.Stop() })
+		s.database = testenv.PostgresServer(t, testenv.PostgresConfig{})
 		s.url = s.database.URL("postgres")
 		must(t, up(t.Context(), s.url))
-		_, err = pgmigrations.SwitchIndexes(t.Context(), s.url, pgmigrations.LeanIndexes, func(string) {})
+		_, err := pgmigrations.SwitchIndexes(t.Context(), s.url, pgmigrations.LeanIndexes, func(string) {})
 		must(t, err)
 	} else {
 		s.url = testenv.Prepared(t, "log", up)
@@ -329,11 +327,11 @@ func (s *storm) until(what string, holds func() bool) {
 	if *lasts > 0 {
 		pause *= 10 // what is asked took a sixth of the database's time
 	}
-	for had, deadline := 0, time.Now().Add(testenv.Patience); !holds(); time.Sleep(pause) {
+	for had, deadline := 0, time.Now().Add(tier.Patience()); !holds(); time.Sleep(pause) {
 		var have int
 		err := s.pool.QueryRow(s.Context(), "SELECT coalesce(max(at), 0) FROM effects").Scan(&have)
 		if err == nil && have > had {
-			had, deadline = have, time.Now().Add(testenv.Patience)
+			had, deadline = have, time.Now().Add(tier.Patience())
 		}
 		if time.Now().After(deadline) {
 			s.Fatalf("never came true: %s (%d effects, struck %v)", what, had, s.struck)
@@ -360,7 +358,7 @@ func (p *process) wait() error {
 	select {
 	case <-p.done:
 		return p.err
-	case <-time.After(testenv.Patience):
+	case <-time.After(tier.Patience()):
 		return errors.New("it did not end")
 	}
 }
@@ -397,7 +395,7 @@ func killed(err error) bool {
 
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); !holds(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(tier.Patience()); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("never came true: %s", what)
 		}

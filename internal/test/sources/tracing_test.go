@@ -30,6 +30,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/cli"
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/source"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
@@ -84,7 +85,7 @@ func outboxRelay(t *testing.T, database, sink, otlp string, more ...string) (sto
 				t.Errorf("outbox relay: exit code %d:\n%s", code, said)
 			}
 			return said.String()
-		case <-time.After(testenv.Patience):
+		case <-time.After(tier.Patience()):
 			t.Error("outbox relay does not end")
 			return ""
 		}

@@ -141,13 +141,5 @@ func (c *Chromium) Stop() error {
 func ChromiumBrowser(t testing.TB) *Chromium {
 	t.Helper()
 	browser, err := StartChromium(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := browser.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return browser
+	return stopAfter(t, browser, err)
 }

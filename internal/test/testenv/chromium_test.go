@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // A page is loaded and its script runs; Stop leaves neither a process nor the directory.
@@ -44,14 +46,14 @@ func TestChromium(t *testing.T) {
 		if sum != "2" {
 			t.Errorf("the script said %q", sum)
 		}
-	case <-time.After(Patience):
+	case <-time.After(tier.Patience()):
 		t.Fatal("the page's script did not run")
 	}
 	pid := browser.PID()
 	if err := browser.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(Patience)
+	deadline := time.Now().Add(tier.Patience())
 	for !errors.Is(syscall.Kill(-pid, 0), syscall.ESRCH) { // those that were killed take a moment to go
 		if time.Now().After(deadline) {
 			t.Fatal("some of the browser's processes are still there")

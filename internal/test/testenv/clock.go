@@ -1,7 +1,6 @@
 package testenv
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,7 +28,7 @@ func (s *server) ownClock() error {
 			return s.setClock(0)
 		}
 	}
-	return errors.New("find libfaketime: it is not where packages put it; install it with `make deps`")
+	return fmt.Errorf("find libfaketime: %w; run: make deps", errMissing)
 }
 
 func (s *server) clockPath() string { return filepath.Join(s.dir, "clock") }

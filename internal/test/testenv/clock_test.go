@@ -12,15 +12,7 @@ import (
 // A session that is open sees the jump, forward and back, and goes on answering.
 func TestPostgresClock(t *testing.T) {
 	t.Parallel()
-	server, err := testenv.StartPostgres(t.Context(), testenv.PostgresConfig{Clock: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
+	server := testenv.PostgresServer(t, testenv.PostgresConfig{Clock: true})
 	conn, err := pgx.Connect(t.Context(), server.URL("postgres"))
 	if err != nil {
 		t.Fatal(err)

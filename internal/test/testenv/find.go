@@ -14,6 +14,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"testing"
+
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // Where packagers put servers that are not on PATH: Debian and Ubuntu, Red Hat, Homebrew on ARM and
@@ -39,7 +42,36 @@ func findProgram(name string) (string, error) {
 			return slices.Max(found), nil
 		}
 	}
-	return "", fmt.Errorf("find %s: not on PATH nor where packages put it; install it with `make deps`", name)
+	return "", fmt.Errorf("find %s: %w; run: make deps", name, errMissing)
+}
+
+// errMissing is the error of a program that is not installed.
+var errMissing = errors.New("not installed")
+
+// Installed ends t unless the servers' programs are installed. See [tier.Missing].
+func Installed(t testing.TB, programs ...string) {
+	t.Helper()
+	for _, name := range programs {
+		find := findProgram
+		switch name {
+		case "initdb":
+			find = func(string) (string, error) { return findInitdb() }
+		case "chromium":
+			find = func(string) (string, error) { return findBrowser() }
+		}
+		if _, err := find(name); err != nil {
+			fatal(t, err)
+		}
+	}
+}
+
+// fatal ends t with an error of a Start function. See [tier.Missing] for a missing program.
+func fatal(t testing.TB, err error) {
+	t.Helper()
+	if errors.Is(err, errMissing) {
+		tier.Missing(t, err)
+	}
+	t.Fatal(err)
 }
 
 // postgresVariable names the PostgreSQL server of the tests: the folder of its programs, or a major
@@ -70,25 +102,28 @@ func findInitdb() (string, error) {
 			return path, nil
 		}
 	}
-	return "", fmt.Errorf("find PostgreSQL %s (%s): no initdb in %s; install it with `make deps POSTGRES=%s`",
-		wanted, postgresVariable, strings.Join(dirs, ", "), wanted)
+	return "", fmt.Errorf("find initdb of PostgreSQL %s (%s) in %s: %w; run: make deps POSTGRES=%s",
+		wanted, postgresVariable, strings.Join(dirs, ", "), errMissing, wanted)
 }
 
-// serverUser is whom servers run as: nil (ourselves) for a plain user; for root, who may not run
-// PostgreSQL, the user that the PostgreSQL package makes. Both servers get the same one: one rule
-// for the directory's owner.
+// serverUser returns the user that servers run as. It is nil, our own user, unless we are root:
+// PostgreSQL refuses to run as root. Then it is the user postgres that the PostgreSQL package
+// creates, or nobody without that package.
 func serverUser() (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil
 	}
 	account, err := user.Lookup("postgres")
 	if err != nil {
-		return nil, fmt.Errorf("find a user to run as instead of root (`make deps` makes it): %w", err)
+		account, err = user.Lookup("nobody")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find a user to run servers as instead of root: %w", err)
 	}
 	uid, uidErr := strconv.ParseUint(account.Uid, 10, 32)
 	gid, gidErr := strconv.ParseUint(account.Gid, 10, 32)
 	if err := errors.Join(uidErr, gidErr); err != nil {
-		return nil, fmt.Errorf("read user postgres: %w", err)
+		return nil, fmt.Errorf("read user %s: %w", account.Username, err)
 	}
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 }

@@ -146,14 +146,14 @@ func (b *PgBouncer) Restart() error {
 // it when t ends. The returned function turns a URL of Database into one through the pooler.
 func Pooled(t testing.TB, settings map[string]string) (*PgBouncer, func(databaseURL string) string) {
 	t.Helper()
-	b, err := StartPgBouncer(t.Context(), sharedPostgres(t), settings)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	b := PgBouncerServer(t, sharedPostgres(t), settings)
 	return b, func(databaseURL string) string { return b.URL(nameOf(t, databaseURL)) }
+}
+
+// PgBouncerServer starts a pooler for this test alone in front of a server, and stops it when t
+// ends.
+func PgBouncerServer(t testing.TB, behind *Postgres, settings map[string]string) *PgBouncer {
+	t.Helper()
+	b, err := StartPgBouncer(t.Context(), behind, settings)
+	return stopAfter(t, b, err)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 func connect(t *testing.T, url string) *pgx.Conn {
@@ -35,16 +36,7 @@ func query[T any](t *testing.T, conn *pgx.Conn, sql string) (value T) {
 
 func startPostgres(t *testing.T, config testenv.PostgresConfig) *testenv.Postgres {
 	t.Helper()
-	server, err := testenv.StartPostgres(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := server.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return server
+	return testenv.PostgresServer(t, config)
 }
 
 func TestDatabaseIsNewEmptyAndDropped(t *testing.T) {
@@ -151,7 +143,7 @@ func TestPostgresStopAfterKillFreesSharedMemory(t *testing.T) {
 	}
 	// It goes with the last process that has it: a backend on a busy machine may still be ending.
 	for began := time.Now(); strings.Contains(segments(), " "+id+" "); time.Sleep(20 * time.Millisecond) {
-		if time.Since(began) > testenv.Patience {
+		if time.Since(began) > tier.Patience() {
 			t.Fatalf("segment %s is still there: %s", id, segments())
 		}
 	}
@@ -175,6 +167,7 @@ func TestPostgresStop(t *testing.T) {
 
 func TestPostgresStartFailureShowsTheLog(t *testing.T) {
 	t.Parallel()
+	testenv.Installed(t, "initdb")
 	server, err := testenv.StartPostgres(t.Context(),
 		testenv.PostgresConfig{Settings: map[string]string{"max_connections": "many"}})
 	if err == nil {
@@ -189,6 +182,7 @@ func TestPostgresStartEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
+	testenv.Installed(t, "initdb")
 	server, err := testenv.StartPostgres(ctx, testenv.PostgresConfig{})
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v, %v; want a cancelled start", server, err)

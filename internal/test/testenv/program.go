@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // Run runs a program to its end, which must be a good one, and returns what it printed.
@@ -18,10 +20,10 @@ func Run(t testing.TB, cmd *exec.Cmd) string {
 	return out.String()
 }
 
-// Eventually waits for what is sure to come, for Patience.
+// Eventually waits for what is sure to come, for [tier.Patience].
 func Eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(Patience); !is(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(tier.Patience()); !is(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("in vain waited until %s", what)
 		}

@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -18,7 +19,7 @@ func Promtool(t testing.TB, args ...string) {
 		}
 	}
 	if program == "" {
-		t.Fatal("promtool is neither on PATH nor in bin, run: make deps")
+		fatal(t, fmt.Errorf("find promtool: %w; run: make deps", errMissing))
 	}
 	if out, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput(); err != nil {
 		t.Errorf("promtool %v: %v\n%s", args, err, out)

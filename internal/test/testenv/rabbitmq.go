@@ -245,7 +245,7 @@ func RabbitMQServer(t testing.TB) *RabbitMQ {
 	if sharedRabbitMQ.server == nil {
 		server, err := StartRabbitMQ(t.Context())
 		if err != nil {
-			t.Fatal(err)
+			fatal(t, err)
 		}
 		sharedRabbitMQ.server = server
 	}
@@ -262,4 +262,11 @@ func stopSharedRabbitMQ() {
 		fmt.Fprintln(os.Stderr, "testenv:", err)
 	}
 	sharedRabbitMQ.server = nil
+}
+
+// PrivateRabbitMQ starts a RabbitMQ server for this test alone and stops it when t ends.
+func PrivateRabbitMQ(t testing.TB) *RabbitMQ {
+	t.Helper()
+	server, err := StartRabbitMQ(t.Context())
+	return stopAfter(t, server, err)
 }

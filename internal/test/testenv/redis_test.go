@@ -101,6 +101,7 @@ func TestRedisWithPasswordIsReady(t *testing.T) {
 
 func TestRedisStartFailureShowsTheLog(t *testing.T) {
 	t.Parallel()
+	testenv.Installed(t, "redis-server")
 	server, err := testenv.StartRedis(t.Context(), testenv.RedisConfig{Args: []string{"--maxmemory-policy", "wishful"}})
 	if err == nil {
 		t.Fatal("started with an impossible setting", server.Stop())

@@ -8,10 +8,6 @@ import (
 	"time"
 )
 
-// Patience is how long a test waits for a state that is sure to come. It is there to end a test
-// that waits in vain, not to say how fast a machine must be.
-const Patience = 5 * time.Minute
-
 // Slow measures how slow the machine is while a test waits for what was promised within a time. The
 // zero value is ready for use.
 //

@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 func start(t *testing.T, config PostgresConfig) *Postgres {
@@ -51,7 +53,7 @@ func TestStandby(t *testing.T) {
 	if err := primary.exec(t.Context(), "INSERT INTO t VALUES (7)"); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(Patience)
+	deadline := time.Now().Add(tier.Patience())
 	for n := 0; n != 7; n, _ = query(t, standby, "SELECT coalesce(max(n), 0) FROM t") {
 		if time.Now().After(deadline) {
 			t.Fatal("the row did not reach the standby")

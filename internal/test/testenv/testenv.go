@@ -32,11 +32,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // cleanupLimit bounds what is done after a test, whose own context has ended by then. Dropping a
 // database waits for a checkpoint, which on a busy machine has taken more than half a minute.
-const cleanupLimit = Patience
+var cleanupLimit = tier.Patience()
 
 // shared is the PostgreSQL server of this test binary. One for all tests, because initdb costs most
 // of a second and a database on a running server 20 ms.
@@ -160,8 +162,22 @@ func RedisServer(t testing.TB) *Redis {
 func RedisServerWith(t testing.TB, config RedisConfig) *Redis {
 	t.Helper()
 	server, err := StartRedis(t.Context(), config)
+	return stopAfter(t, server, err)
+}
+
+// PostgresServer starts a PostgreSQL server for this test alone and stops it when t ends. Tests
+// that do not configure, stop or kill the server use [Database].
+func PostgresServer(t testing.TB, config PostgresConfig) *Postgres {
+	t.Helper()
+	server, err := StartPostgres(t.Context(), config)
+	return stopAfter(t, server, err)
+}
+
+// stopAfter returns a server that a Start function returned, and stops it when t ends.
+func stopAfter[S interface{ Stop() error }](t testing.TB, server S, err error) S {
+	t.Helper()
 	if err != nil {
-		t.Fatal(err)
+		fatal(t, err)
 	}
 	t.Cleanup(func() {
 		if err := server.Stop(); err != nil {
@@ -178,7 +194,7 @@ func sharedPostgres(t testing.TB) *Postgres {
 	if shared.server == nil {
 		server, err := StartPostgres(t.Context(), PostgresConfig{inMemory: true})
 		if err != nil {
-			t.Fatal(err)
+			fatal(t, err)
 		}
 		if shared.strategy, err = server.strategy(t.Context()); err != nil {
 			t.Fatal(err)

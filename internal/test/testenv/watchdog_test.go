@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // endingKey tells a re-executed test binary how to die.
@@ -108,6 +109,7 @@ func serverTemp(t *testing.T) string {
 
 func TestServersEndWithTheirParent(t *testing.T) {
 	t.Parallel()
+	testenv.Installed(t, "initdb", "redis-server")
 	for ending, started := range map[string]int{
 		"panic": 2, "exit": 2, "SIGKILL": 2, "SIGINT to the process group": 2, "SIGKILL during initdb": 1,
 	} {
@@ -156,9 +158,9 @@ func runs(pid int) bool {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(testenv.Patience); !holds(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(tier.Patience()); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Errorf("not within %s: %s", testenv.Patience, what)
+			t.Errorf("not within %s: %s", tier.Patience(), what)
 			return
 		}
 	}

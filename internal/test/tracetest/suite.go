@@ -20,6 +20,7 @@ import (
 	"github.com/outboxrelay/outbox/inbox"
 	"github.com/outboxrelay/outbox/internal/test/model"
 	"github.com/outboxrelay/outbox/internal/test/tabletest"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/relay"
 )
@@ -29,8 +30,6 @@ const (
 	// leaseTTL is long enough for a busy machine to renew within it: relays that lose their leases
 	// settle nothing.
 	leaseTTL = time.Second
-	// patience is how long a busy machine may take.
-	patience = 5 * time.Minute
 )
 
 // steps are those of the model that the runs must have had, in what was seen or between.
@@ -204,7 +203,7 @@ func (s *system) ended() bool {
 
 func (s *system) until(what string, is func() bool) {
 	s.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(tier.Patience()); ; time.Sleep(10 * time.Millisecond) {
 		s.Lock()
 		done := is()
 		s.Unlock()

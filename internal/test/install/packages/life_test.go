@@ -16,6 +16,7 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 const keys = 20
@@ -70,6 +71,7 @@ func (l *load) total() (n int) {
 // are written, removed and purged. Every event arrives once and in order of its key. What an
 // administrator changed stays until the purge.
 func TestLifeOfAPackage(t *testing.T) {
+	tier.All(t)
 	d := newDebian(t)
 	redis, database := redisServer(t), testenv.Database(t)
 	noError(t, pgmigrations.Up(t.Context(), database, pgmigrations.Sets...))
@@ -205,6 +207,7 @@ func judge(t *testing.T, got []event, written map[string]int) {
 
 // The .rpm has the same files, for the same owners.
 func TestRPM(t *testing.T) {
+	tier.All(t)
 	dump := testenv.Run(t, exec.Command("rpm", "--query", "--package", "--dump", file(t, first, "*.rpm")))
 	for _, want := range []string{`/usr/bin/outbox `, `/etc/outbox/outbox.yaml `, `/usr/share/zsh/site-functions/_outbox `,
 		`/usr/lib/systemd/system/outbox.service `, `/usr/share/man/man1/outbox.1.gz `} {

@@ -20,38 +20,39 @@ const (
 	second = "0.2.0"
 )
 
-// dist is where they are, each in a folder of its version.
-var dist string
+// releases is the folder of the releases, each in a folder of its version. TestMain removes it.
+var releases string
 
-// TestMain builds two releases for this machine, the first of them signed.
 func TestMain(m *testing.M) {
-	var err error
-	if dist, err = os.MkdirTemp("", "outbox-dist-"); err == nil {
-		err = release()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
 	testenv.Main(m)
-	_ = os.RemoveAll(dist) // a temporary directory
+	_ = os.RemoveAll(releases) // a temporary directory, or none
 }
 
-func key() string { return filepath.Join(dist, "key") }
-
-func release() error {
-	out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "release", "-f", key()).CombinedOutput()
+// build builds two releases for this machine once, the first of them signed.
+var build = sync.OnceValue(func() (err error) {
+	if releases, err = os.MkdirTemp("", "outbox-dist-"); err != nil {
+		return err
+	}
+	key := filepath.Join(releases, "key")
+	out, err := exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "release", "-f", key).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("make a key: %w\n%s", err, out)
 	}
-	for version, env := range map[string]string{first: "OUTBOX_SIGNING_KEY=" + key(), second: ""} {
+	for version, env := range map[string]string{first: "OUTBOX_SIGNING_KEY=" + key, second: ""} {
 		cmd := exec.Command("bash", filepath.Join(root, "scripts/release.sh"))
-		cmd.Env = append(os.Environ(), "VERSION=v"+version, "TARGETS="+target, "OUT="+filepath.Join(dist, version), env)
+		cmd.Env = append(os.Environ(), "VERSION=v"+version, "TARGETS="+target, "OUT="+filepath.Join(releases, version), env)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("release %s: %w\n%s", version, err, out)
 		}
 	}
 	return nil
+})
+
+// dist returns the path of a file in the folder of the releases, which it builds if they are not built.
+func dist(t *testing.T, elements ...string) string {
+	t.Helper()
+	noError(t, build())
+	return filepath.Join(append([]string{releases}, elements...)...)
 }
 
 const target = "linux/amd64"
@@ -59,7 +60,7 @@ const target = "linux/amd64"
 // file returns the one of a release's files that a pattern fits.
 func file(t *testing.T, version, pattern string) string {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(dist, version, pattern))
+	found, err := filepath.Glob(dist(t, version, pattern))
 	noError(t, err)
 	if len(found) != 1 {
 		t.Fatalf("%s of %s is %v", pattern, version, found)

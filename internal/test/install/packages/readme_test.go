@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 const module = "github.com/outboxrelay/outbox"
@@ -28,6 +29,7 @@ func block(t *testing.T, way string) string {
 // The README's lines for an archive and for a package do what they say, where there is nothing but
 // them.
 func TestReadmeOnDebian(t *testing.T) {
+	tier.All(t)
 	for way, pattern := range map[string]string{"archive": "*.tar.gz", "package": "*.deb"} {
 		d := newDebian(t)
 		testenv.Run(t, exec.Command("cp", file(t, first, pattern), d.path("/root")))
@@ -40,6 +42,7 @@ func TestReadmeOnDebian(t *testing.T) {
 
 // Go installs the module from a proxy, and the program has the module's version.
 func TestReadmeGoInstall(t *testing.T) {
+	tier.All(t)
 	proxy := filepath.Join(t.TempDir(), "cache")
 	folder := filepath.Join(proxy, filepath.FromSlash(module), "@v")
 	noError(t, os.MkdirAll(folder, 0o755))
@@ -75,6 +78,7 @@ func TestReadmeGoInstall(t *testing.T) {
 
 // The source is built from a clone. Of the address alone the test makes that of this repository.
 func TestReadmeSource(t *testing.T) {
+	tier.All(t)
 	here, err := filepath.Abs(root)
 	noError(t, err)
 	cmd := exec.Command("sh", "-ec", block(t, "source"))

@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // What is released is whole: each file has its checksum and the checksums their signature, and what
 // they sign is noticed when it is another.
 func TestSignedChecksums(t *testing.T) {
-	folder := filepath.Join(dist, first)
+	tier.All(t)
+	folder := dist(t, first)
 	check := exec.Command("sha256sum", "--check", "--strict", "checksums.txt")
 	check.Dir = folder
 	checked := strings.Count(testenv.Run(t, check), ": OK")
@@ -30,7 +32,7 @@ func TestSignedChecksums(t *testing.T) {
 		noError(t, err)
 		t.Logf("%9d %s", info.Size(), e.Name())
 	}
-	public, err := os.ReadFile(key() + ".pub")
+	public, err := os.ReadFile(dist(t, "key.pub"))
 	noError(t, err)
 	signers := filepath.Join(t.TempDir(), "signers")
 	noError(t, os.WriteFile(signers, append([]byte("release "), public...), 0o600))
@@ -51,6 +53,7 @@ func TestSignedChecksums(t *testing.T) {
 // The archive has the program, which needs no library of the system, its manual and its
 // completions; the SBOM names what is compiled in.
 func TestArchive(t *testing.T) {
+	tier.All(t)
 	there := unpack(t)
 	program, err := elf.Open(filepath.Join(there, "outbox"))
 	noError(t, err)
@@ -94,6 +97,7 @@ func unpack(t *testing.T) (folder string) {
 
 // On a machine without Go the archive is enough: unpacked, started, and an event is delivered.
 func TestFirstEventWithoutGo(t *testing.T) {
+	tier.All(t)
 	dir, began := t.TempDir(), time.Now()
 	const path = "/usr/bin:/bin"
 	if found, err := exec.Command("/usr/bin/env", "PATH="+path, "sh", "-c", "command -v go").Output(); err == nil {
@@ -116,6 +120,7 @@ exec ./outbox relay`)
 
 // The same sources give the same files, whatever the folder and whatever was built before.
 func TestBuiltTwice(t *testing.T) {
+	tier.All(t)
 	cmd := exec.Command("bash", filepath.Join(root, "scripts/release.sh"), "--twice")
 	cmd.Env = append(os.Environ(), "TARGETS="+target, "VERSION=v"+first)
 	out := testenv.Run(t, cmd)
@@ -127,6 +132,7 @@ func TestBuiltTwice(t *testing.T) {
 
 // A machine that Go knows nothing of is refused before anything is built.
 func TestUnknownArchitecture(t *testing.T) {
+	tier.All(t)
 	cmd := exec.Command("bash", filepath.Join(root, "scripts/release.sh"))
 	out := filepath.Join(t.TempDir(), "dist")
 	cmd.Env = append(os.Environ(), "TARGETS=linux/amd64 linux/vax", "OUT="+out)

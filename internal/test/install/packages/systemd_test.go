@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // manager is a systemd of the test's own: that of a user, since a machine has one of its own or
@@ -56,6 +57,7 @@ func (m *manager) is(t *testing.T, property string) string {
 // stands still. The unit is the archive's, without what only the manager of a machine may do: its
 // user, its credentials and its walls.
 func TestUnderSystemd(t *testing.T) {
+	tier.All(t)
 	there, home, redis := unpack(t), t.TempDir(), redisServer(t)
 	program, database := filepath.Join(there, "outbox"), "sqlite:"+filepath.Join(home, "outbox.db")
 	text, err := os.ReadFile(filepath.Join(there, "outbox.service"))
@@ -119,6 +121,7 @@ func TestUnderSystemd(t *testing.T) {
 
 // A place that cannot be written to is named, with what is wrong with it.
 func TestReadOnlyPlace(t *testing.T) {
+	tier.All(t)
 	program, place := filepath.Join(unpack(t), "outbox"), t.TempDir()
 	testenv.Run(t, exec.Command("mount", "-t", "tmpfs", "-o", "ro", "tmpfs", place))
 	t.Cleanup(func() { testenv.Run(t, exec.Command("umount", place)) })

@@ -9,12 +9,14 @@ import (
 	"testing"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 const unit = root + "/deploy/outbox.service"
 
 // The unit is one that systemd takes, and leaves the process little: an exposure of at most 2.0.
 func TestUnit(t *testing.T) {
+	tier.All(t)
 	said := testenv.Run(t, exec.Command("systemd-analyze", "security", "--offline=true", "--no-pager",
 		"--threshold=20", unit))
 	exposure := regexp.MustCompile(`Overall exposure level for outbox.service: (\S+)`).FindStringSubmatch(said)
