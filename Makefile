@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help deps servers quick test test-database race suite lint vuln build bench bench-peers bench-quick bench-report orms migrators readers clients image containers charts fuzz chaos soak versions storm snapshot snapshot-log ui openapi release packages
+.PHONY: help deps servers test test-full test-all test-database suite lint vuln build bench bench-peers bench-quick bench-report orms migrators readers clients image containers charts fuzz chaos soak versions storm snapshot snapshot-log ui openapi release packages
 
 FUZZTIME ?= 20s
 
@@ -16,6 +16,10 @@ ifdef POSTGRES
 export OUTBOX_TEST_POSTGRES := $(POSTGRES)
 endif
 
+# The tier of internal/test/tier that these targets run.
+test-database suite: export OUTBOX_TEST_TIER := full
+packages containers clients readers chaos soak versions storm snapshot snapshot-log: export OUTBOX_TEST_TIER := all
+
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -25,64 +29,29 @@ deps: ## install PostgreSQL, PgBouncer, Redis, Chromium, promtool and a C compil
 servers:
 	@bash scripts/deps.sh servers
 
-# SQLite is C translated to Go: not ours to check for races, and checking it takes 4 times as long as the rest of its tests.
-RACE := -race -gcflags=modernc.org/...=-race=false
-# What runs goroutines of its own: the engine, sinks, the store that is a library, the parts of the server that stream and
-# work. The rest calls these, or drives programs and servers, whose work no race detector sees. The sinks whose clients, and
-# servers in the tests, would have to be compiled a second time for it are not among them. `make race` runs it all.
-RACED := . ./relay ./outboxtest ./server/crawl ./server/gateway ./server/stream ./sink ./sink/memory ./sink/redispubsub ./sink/webhook \
-	./store/sqlite
-# What starts programs for most of its tests, several at a time.
-DRIVERS := /internal/(cli|test/integration|store/pgmigrations)$$
-# What needs a server that takes long to start, kills processes, or drives programs.
-SLOW := /store/postgres|/server/pgstore|/internal/(cli|app|store/pg[a-z]*|test/(install|integration|chaos|pgtest|testenv))$$|/contrib/|/examples/|/sink/(kafka|natsjs|pgtable|rabbitmq|redis[a-z]*)$$
-
 # As Debian's packages have it: python3-psycopg, mypy, python3-hatchling.
 PYTHON ?= /usr/bin/python3
-
-# How many tests of a package run at once: more than there are processors, since most of their time they wait. Drivers
-# say it themselves (testenv.AtOnce), as each of their tests keeps several programs busy.
-PARALLEL := -parallel 8
-
-# `go vet ./...` comes first and asks for more than the vet within go test, whose answers it would have to find again for -race.
-SPENT := $(CURDIR)/bin/spent
-# Nobody debugs these binaries, and without DWARF each is linked in two thirds of the processor time (measured).
-TEST := go test -vet=off -ldflags=-w -exec "bash $(CURDIR)/scripts/spent.sh $(SPENT)"
 
 # What another version of the server can change first: the schema and the plans. DATABASE=. is all of these packages.
 DATABASE ?= TestUpFrom|TestUpDown|TestUpOn|TestDown|TestPrinted|TestChecks|TestUUID|TestExported|TestStatus|TestPurge|Plan|Index|TestWrite
 
-# What kills programs and servers under load, and fails where nothing moves for a time: it would be a flood to other tests,
-# and they to it.
-FAULTS := /internal/test/(chaos|sources)$$
-APART := /internal/test/install/packages$$
+test: deps ## vet and the tests of every package on real servers, in five minutes (see internal/test/tier)
+	@bash scripts/test.sh test
 
-# Of bench it is whether docs/benchmarks.md says what was measured. internal/test/browser is a module of its own too, for
-# its browser's driver. The faults come last and alone.
-test: deps ## vet, all tests, under the race detector where the code runs in them, and the core of the fault table
-	go vet ./...
-	go -C bench vet ./...
-	go -C internal/test/browser vet ./...
-	@mkdir -p bin && rm -f $(SPENT)
-	cd bench && $(TEST) ./...
-	cd internal/test/browser && $(TEST) ./...
-	$(TEST) $(RACE) $(PARALLEL) -timeout 15m $(RACED)
-	$(TEST) $(PARALLEL) -timeout 15m $$(go list ./... | grep -vxF "$$(go list $(RACED))" | grep -Ev '$(FAULTS)|$(APART)|$(DRIVERS)')
-	$(TEST) -p 2 -timeout 15m $$(go list ./... | grep -E '$(DRIVERS)')
-	$(TEST) -p 1 -timeout 10m $$(go list ./... | grep -E '$(FAULTS)')
-	@bash scripts/spent.sh --report $(SPENT)
+test-full: deps ## the tests that take longer: the race detector everywhere, traces, plans, integration, the core of the faults
+	@bash scripts/test.sh full
+	@for version in 14 16 17 18; do \
+		bash scripts/postgres.sh $$version && $(MAKE) test-database POSTGRES=$$version || exit 1; \
+	done
 
-quick: ## vet, and the tests of what needs no server and no process to be killed: the engine, SQLite, sinks in the process
-	go vet ./...
-	@mkdir -p bin && rm -f $(SPENT)
-	$(TEST) $(PARALLEL) $$(go list ./... | grep -Ev '$(SLOW)|$(APART)')
-	@bash scripts/spent.sh --report $(SPENT)
+test-all: deps ## every test: all faults, installation, packages, charts, containers, clients, migrators, readers, storms
+	@bash scripts/deps.sh packages
+	@bash scripts/test.sh all
+	$(MAKE) charts containers clients migrators readers orms
+	$(MAKE) soak storm MINUTES=5
 
 test-database: servers ## the tests of the schema and the plans, e.g. with POSTGRES=18; DATABASE=. for all of the store
 	go test -vet=off -p 1 -timeout 10m -run '$(DATABASE)' ./internal/store/pgmigrations ./internal/store/pgcold ./store/postgres ./server/pgstore
-
-race: deps ## all tests under the race detector, but for the fault table
-	OUTBOX_TEST_POOLED=all go test $(RACE) -timeout 30m $$(go list ./... | grep -Ev '/internal/test/chaos$$|$(APART)')
 
 suite: servers ## outboxtest.StoreSuite, and the server's, on PostgreSQL and SQLite, side by side
 	@bash scripts/suite.sh
@@ -192,7 +161,7 @@ MINUTES ?= 10
 
 chaos: servers bin/chaos.test ## the table of faults, one line each; SEED=n for the choices of an earlier run, LONG=1 for full sizes
 	@cd internal/test/chaos && ../../../bin/chaos.test -test.run '^Test([A-Za-z]*Chaos|SQLite.*)$$' -test.timeout 60m \
-		-all $(if $(LONG),-long) -seed $(SEED)
+		$(if $(LONG),-long) -seed $(SEED)
 
 soak: servers bin/chaos.test ## random kills of relays, PostgreSQL and Redis under 1000 events/s for MINUTES (10)
 	@cd internal/test/chaos && ../../../bin/chaos.test -test.run '^TestSoak$$' -test.timeout 0 -soak $(MINUTES)m -seed $(SEED)

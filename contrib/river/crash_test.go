@@ -19,6 +19,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	outboxriver "github.com/outboxrelay/outbox/contrib/river"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // Set for a process that runs one client and kills itself: when it works on a job, or when that
@@ -70,6 +71,7 @@ func kill() {
 }
 
 func TestCrash(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	for at, want := range map[string]struct {
 		swept  int

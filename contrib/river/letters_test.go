@@ -20,6 +20,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	outboxriver "github.com/outboxrelay/outbox/contrib/river"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // misfit has the kind of job, and arguments that its worker cannot decode.
@@ -54,6 +55,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // Each way in which a job ends, recorded live, and by Sweep from what River has written down of it.
 func TestReasons(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	for name, c := range map[string]struct {
 		args     river.JobArgs

@@ -62,6 +62,7 @@ type broker struct {
 // commit and before it can hear of it, let alone acknowledge. Each order is shipped once, and what
 // was sent is acknowledged in the end.
 func TestConsumersShipOnce(t *testing.T) {
+	tier.Full(t)
 	for name, open := range map[string]func(*testing.T) broker{
 		"redispubsub": redisPubSub, "redisstreams": redisStreams, "nats": natsJetStream, "kafka": kafkaTopic,
 		"rabbitmq": rabbitQueue, "webhook": webhookEndpoint, "postgres": postgresTable,

@@ -10,12 +10,14 @@ import (
 	"testing"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // What a real relay serves at /metrics while its sink dies and comes back, and while it is killed
 // itself, makes the rules that page fire and clear. Prometheus sees each state for a quarter of an
 // hour.
 func TestAlertsOfARelay(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	e := migrated(t)
 	redis := testenv.RedisServer(t)

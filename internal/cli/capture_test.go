@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 type capsule struct {
@@ -149,6 +150,7 @@ routes: [{topic: order.hook, to: [hooks]}, {to: [default]}]`,
 
 // A file that is no capsule starts nothing, and the error says what it is instead.
 func TestDevFromBadFiles(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	dir := t.TempDir()
 	id := `"id":"0198c5a0-7f3e-7c11-8a55-2f6d1c0b9e42"`

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // developing is a running outbox dev and what it has said.
@@ -131,6 +132,9 @@ func TestDev(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "file and memory" {
+				tier.Full(t)
+			}
 			t.Parallel()
 			e, dir := env{t: t}, t.TempDir()
 			d := e.develop(dir, args(t)...)
@@ -178,6 +182,7 @@ func TestDev(t *testing.T) {
 }
 
 func TestDevTemporary(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	e, dir := env{t: t}, t.TempDir()
 	e.extra = []string{"TMPDIR=" + dir}
@@ -194,6 +199,7 @@ func TestDevTemporary(t *testing.T) {
 
 // Two on one file: both are served, each at an address of its own.
 func TestDevTwice(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	e, dir := env{t: t}, t.TempDir()
 	one := e.develop(dir, "--file", "it's mine.db")
@@ -233,6 +239,7 @@ func TestDevHidesPasswords(t *testing.T) {
 
 // go run builds into a folder that is gone afterwards: the commands to try are go run's then.
 func TestDevByGoRun(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	e := env{t: t}
 	exe := filepath.Join(t.TempDir(), "go-build1", "b001", "exe", "outbox")

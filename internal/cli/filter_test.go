@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // choosing are the commands that choose by flags, with what else each needs, and those of their
@@ -56,6 +57,7 @@ func eachCommand(e env, path string, fn func(path, help string)) {
 // A filter means the same in every command: a pattern chooses, or is refused with what to write
 // instead.
 func TestFiltersMeanTheSame(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	e := migrated(t)
 	seen := 0

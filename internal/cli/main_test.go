@@ -263,12 +263,20 @@ func migrated(t *testing.T) env {
 		})}
 }
 
-// onStores runs a test of what is the same whatever the database: once on each, with all tables and
-// no Redis.
+// onPostgres are the tests of onStores that run on PostgreSQL in the tier "test" too.
+var onPostgres = []string{"TestAdmin", "TestDeadLettersEndToEnd", "TestEvents", "TestMigrate", "TestRelayEndToEnd",
+	"TestRuns", "TestServeEndToEnd", "TestTokens", "TestVerify", "TestWriteLines"}
+
+// onStores runs a test on each database, with all tables and without Redis. Commands have the same
+// results on both. In the tier "test" it runs on SQLite alone, except for the tests of onPostgres.
 func onStores(t *testing.T, test func(t *testing.T, e env)) {
 	t.Parallel()
+	quick := slices.Contains(onPostgres, t.Name())
 	for name, database := range stores {
 		t.Run(name, func(t *testing.T) {
+			if name == "postgres" && !quick {
+				tier.Full(t)
+			}
 			t.Parallel()
 			if name == "postgres" {
 				test(t, migrated(t))

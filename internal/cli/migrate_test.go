@@ -11,11 +11,13 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // What up will do with a table that an application has is printed, and what it cannot do makes the
 // command fail.
 func TestMigratePlan(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	e := env{t: t, database: testenv.Database(t)}
 	contains(t, e.ok("", "migrate", "up", "--plan"), "no table exists")
@@ -45,6 +47,7 @@ func TestMigratePlan(t *testing.T) {
 // A set that only who wants it applies is listed by what applies it and takes it away, and by
 // status while it is there.
 func TestMigrateOptionalSet(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	e := env{t: t, database: testenv.Database(t)}
 	contains(t, e.ok("", "migrate", "up"), "core ")
@@ -77,6 +80,7 @@ func TestWriteIntoALog(t *testing.T) {
 // A folder is written, listed and continued; what a tool has applied is shown, left alone, and
 // taken over.
 func TestMigrateExport(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	e := env{t: t, database: testenv.Database(t)}
 	dir := filepath.Join(t.TempDir(), "migrations")
@@ -131,6 +135,7 @@ func TestMigrateExport(t *testing.T) {
 // A shop's database gets no table of crawl runs unasked. Where somebody has asked for them, or has
 // such tables, up keeps them up to date without being told again.
 func TestMigrateMakesNoCrawlTablesUnasked(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	for name, database := range stores {
 		t.Run(name, func(t *testing.T) {

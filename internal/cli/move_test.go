@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // The runbook "Move to another database" of docs/operations/upgrades.md, step by step: everything
 // arrives once, in order, and with sequence numbers that go on.
 func TestMoveToAnotherDatabase(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	old := migrated(t)
 	old.redis = testenv.RedisServer(t).URL()

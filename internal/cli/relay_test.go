@@ -201,6 +201,7 @@ func testRelayReadiness(t *testing.T, e env) {
 
 // A daemon is often started before its servers.
 func TestRelayWaitsForItsServers(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	e := migrated(t)
 	redis := testenv.RedisServer(t)

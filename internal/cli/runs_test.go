@@ -138,6 +138,7 @@ func TestRunsOfTenants(t *testing.T) {
 
 // Whatever becomes of the gateway meanwhile: each event is printed once, in order.
 func TestFollowAcrossRestarts(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	e := migrated(t)
 	e.redis = testenv.RedisServer(t).URL()
@@ -181,6 +182,7 @@ func (p *process) awaitLines(s *stream, n int) {
 }
 
 func TestFollowEnds(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	e := migrated(t)
 	e.redis = testenv.RedisServer(t).URL()

@@ -257,6 +257,7 @@ func testServeWithoutRedis(t *testing.T, e env) {
 
 // Each part in a process of its own, with a database role of its own, does the same together.
 func TestServePartsApart(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	e := migrated(t)
 	e.redis = testenv.RedisServer(t).URL()
@@ -375,6 +376,7 @@ func testServeMemory(t *testing.T, e env) {
 
 // Two sinks: runs stay in the process, and topics go to Redis. The gateway hears both.
 func TestServeTwoSinks(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	e := env{t: t, database: stores["sqlite"](t), redis: testenv.RedisServer(t).URL()}
 	e.ok("", "migrate", "up", "--set", "core,crawl")
@@ -455,6 +457,7 @@ func awaitLine(t *testing.T, lines *bufio.Scanner, text string) {
 // waits for one. Requests of a tenant that are stuck, here behind the row of its run, leave
 // connections to the others.
 func TestServeBesideStrangersLocks(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	e := migrated(t)
 	e.redis = testenv.RedisServer(t).URL()

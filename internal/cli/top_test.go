@@ -104,6 +104,7 @@ func (s terminal) press(keys string) {
 
 // What an operator sees while a sink, and then the database, is away and comes back.
 func TestTopOnATerminal(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	server := testenv.PostgresServer(t, testenv.PostgresConfig{})
 	redis := testenv.RedisServer(t)

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/storetest"
 )
@@ -139,6 +140,7 @@ func TestPlainSQLRowsGetTheirRunsTenant(t *testing.T) {
 
 // Every statement is explained on the real database, as the role that runs it.
 func TestPlans(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	super := migrated(t)
 	for _, fill := range []string{
@@ -227,6 +229,7 @@ const speakFor = "SELECT set_config('app.current_namespace', $1, true)"
 
 // The pace that a replay may have: pages of 500 over one connection. Printed, not asserted.
 func TestListEventsPace(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	r, pool := opened(t)
 	run := newRun(t, r).ID

@@ -13,6 +13,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // storedIDs returns the ids of the events in a stream, once there are n of its subject.
@@ -40,6 +41,7 @@ func TestServerIsKilled(t *testing.T) {
 // Of three servers the one that leads the stream is killed while events are published. The sink
 // knows one of them by its URL, and learns of the others.
 func TestLeaderIsKilled(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	servers := testenv.NATSCluster(t, 3, testenv.NATSConfig{NoSync: true})
 	js := admin(t, servers[0].URL()+","+servers[1].URL()+","+servers[2].URL())

@@ -12,6 +12,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/sink/rounds"
 	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 func startPostgres(t *testing.T) *testenv.Postgres {
@@ -105,6 +106,7 @@ func TestServerTakesNothing(t *testing.T) {
 // A table whose triggers are too slow for a whole batch gets done all the same: transactions become
 // smaller.
 func TestSlowTable(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	url := testenv.Database(t)
 	admin := connectAdmin(t, url)
@@ -147,6 +149,7 @@ func TestSlowTable(t *testing.T) {
 
 // A pooler in transaction mode does not matter.
 func TestThroughAPooler(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	server := startPostgres(t)
 	admin := connectAdmin(t, server.URL("postgres"))

@@ -10,12 +10,14 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
 // Tests that kill the server, or change what it does for all, have it for themselves: the parallel
 // ones come after them. A second server would cost a quarter of what all these tests do.
 func TestServerForItself(t *testing.T) {
+	tier.Full(t)
 	server := testenv.RabbitMQServer(t)
 	t.Run("contract", func(t *testing.T) { contract(t, server, amqp.QueueTypeClassic) })
 	t.Run("contract, streams", func(t *testing.T) { contract(t, server, amqp.QueueTypeStream) })

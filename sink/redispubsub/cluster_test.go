@@ -10,11 +10,13 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/redistest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // Two nodes with half of the slots each. A batch is spread over both, messages reach subscribers of
 // either, and a slot changes hands without a copy getting through and without a lost event.
 func TestCluster(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	a, b := testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: true}),
 		testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: true})

@@ -11,12 +11,14 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/redistest"
 	"github.com/outboxrelay/outbox/internal/test/sinktest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // Two nodes with half of the slots each. A batch is spread over both, what is remembered is in the
 // slot of its stream, and a slot changes hands without a copy getting through and without a lost
 // event.
 func TestCluster(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	a, b := testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: true}),
 		testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: true})

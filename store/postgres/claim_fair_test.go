@@ -12,6 +12,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // The first claim of a store takes rows for large.
@@ -132,6 +133,7 @@ func must(t *testing.T) func([]*outbox.Record, error) []*outbox.Record {
 // A tenant whose rows are all behind a key that waits costs a claim no more than the rows that it
 // may look at.
 func TestFairClaimBoundsItsSearch(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	pool := migrated(t)
 	s, _, lanes := serving(t, pool, outbox.OutboxEvents())
@@ -151,6 +153,7 @@ func TestFairClaimBoundsItsSearch(t *testing.T) {
 
 // Which tables can be shared by tenants is found when they are opened.
 func TestFairClaimNeedsTenantKeysAndAnIndex(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	pool := migrated(t)
 	exec(t, pool,
@@ -250,6 +253,7 @@ func TestFairClaimOfALoneTenant(t *testing.T) {
 }
 
 func TestFairClaimPlans(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	pool := migrated(t)
 	apps := query[[]uuid.UUID](t, pool,

@@ -18,6 +18,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/letters"
 	"github.com/outboxrelay/outbox/internal/store/pgcold"
 	"github.com/outboxrelay/outbox/internal/store/replayplace"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 var operator = deadletter.Operator{Actor: "test@here", Reason: "because"}
@@ -144,6 +145,7 @@ func TestDeadLettersUnderRowLevelSecurity(t *testing.T) {
 // Plans are those of a session that has no statistics worth the name, as right after an outage:
 // what an index serves must be served by it.
 func TestDeadLetterPlans(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	pool := browsed(t)
 	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload, status)

@@ -11,6 +11,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/grouptest"
 	"github.com/outboxrelay/outbox/internal/test/pgtest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -19,6 +20,9 @@ func TestGroupSuite(t *testing.T) {
 	migrated := newDatabase(t, append(pgmigrations.Sets, "log")...)
 	for _, layout := range []outbox.Layout{outbox.OutboxEvents(), outbox.OutboxLog()} {
 		t.Run(layout.Table, func(t *testing.T) {
+			if !layout.KeepsState() {
+				tier.Full(t)
+			}
 			t.Parallel()
 			grouptest.Suite(t, func(t *testing.T) grouptest.Harness { return grouped(t, migrated, layout) })
 		})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // owners returns n ids in ascending order, which is the order of their shares.
@@ -46,6 +47,7 @@ func TestLeaseAfterTheClockWasSetBack(t *testing.T) {
 
 // However many relays are alive, their shares are equal but for one lane and add up to all lanes.
 func TestLeaseSharesAreFair(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	s, _, _ := serving(t, migrated(t), outbox.CrawlOutbox())
 	for n := 2; n <= 70; n++ {
@@ -172,6 +174,7 @@ func inMode(l outbox.Layout, mode outbox.SettleMode) outbox.Layout {
 // Every statement of the relay is served by the index its header names, on a table where most rows
 // are delivered.
 func TestPlansUseTheirIndexes(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	pool := migrated(t)
 	writeOrders(t, pool, 2000, "a", "b", "c")

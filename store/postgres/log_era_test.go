@@ -13,6 +13,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
@@ -40,6 +41,7 @@ func crash(t *testing.T, server *testenv.Postgres, pool *pgxpool.Pool) {
 // latter out again. A relay that goes on may not take the new rows for the old ones, nor count on
 // what it has settled.
 func TestLogForgetsWhatTheServerForgot(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	server := forgetful(t)
 	l := &logged{t: t, pool: newPool(t, server.URL("postgres"))}
@@ -169,6 +171,7 @@ func (o *ower) owed() int {
 // What follows an owed delivery in its key is owed behind it, and what follows a dead event goes
 // out: a server may not forget the former and know the latter.
 func TestACrashForgetsNothingThatIsOwedOrDead(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	dead := func(rec *outbox.Record) outbox.Outcome {
 		return outbox.Outcome{Record: rec, State: outbox.Dead, Attempts: 1,
@@ -195,6 +198,7 @@ func TestACrashForgetsNothingThatIsOwedOrDead(t *testing.T) {
 // A settle that a server did not answer is made again. A standby that is promoted may lack those
 // before it, and then owes nothing of it: all of it is claimed again, in order.
 func TestALogOwesNothingOfAForgottenEra(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	o := newOwer(t, outbox.OutboxLog())
 	rec := o.claim()

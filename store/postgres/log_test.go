@@ -18,6 +18,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
@@ -386,6 +387,7 @@ var errDown = outbox.Unavailable(errors.New("the broker is down"))
 
 // While the only sink is down nothing is copied: the log keeps it.
 func TestLogCopiesNothingWhileItsSinkIsDown(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	l := newLog(t)
 	var refused int
@@ -491,6 +493,7 @@ func TestLogBuriesWhatItCannotRoute(t *testing.T) {
 // A part is emptied once it is old and all of it is settled; never while a lane or an open
 // transaction is behind.
 func TestLogTruncatesWhatIsSettled(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	l := newLog(t)
 	soon := func(c *relay.Config) {

@@ -51,6 +51,7 @@ func (m *moody) Publish(_ context.Context, batch []outbox.Delivery) []outbox.Res
 // relays of which one comes and goes deliver, retention removes what has just been delivered, and
 // producers write: nothing is lost and nobody gets an error, not even that of a deadlock.
 func TestEverybodyAtOnce(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	for name, write := range map[string]string{
 		"outbox_events": `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, aggregate_type, aggregate_id, destination_topics)

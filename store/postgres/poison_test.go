@@ -9,6 +9,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // loose makes a table as somebody might have it: everything that may be NULL may be NULL, and
@@ -54,6 +55,7 @@ func TestNullsEverywhere(t *testing.T) {
 // PostgreSQL's limit of a gigabyte, and the query that asks for the row fails, every time. The row
 // becomes a dead letter, the others are delivered.
 func TestUnreadableRowIsADeadLetter(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	pool := migrated(t)
 	s, owner, lanes := serving(t, pool, outbox.OutboxEvents())
@@ -192,6 +194,7 @@ func TestOpenRefusesTypesThatDoNotFit(t *testing.T) {
 // Without an index for it, the claim must not look for the blocked keys once a row: that took 6.6 s
 // here.
 func TestClaimOfTableWithoutIndexesIsNotQuadratic(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	pool := migrated(t)
 	s, _, lanes := serving(t, pool, loose(t, pool))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/retention"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
@@ -158,6 +159,7 @@ func TestRetentionBesideARelay(t *testing.T) {
 }
 
 func TestRetentionStopsAtOnceAndGoesOnLater(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	o := newOld(t, "event_outbox", 6000)
 	goes := oldTables[o.name].goes
@@ -184,6 +186,7 @@ func TestRetentionStopsAtOnceAndGoesOnLater(t *testing.T) {
 }
 
 func TestRetentionStatementsAreServedByIndexes(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	for name, index := range map[string]string{
 		"outbox_events": "outbox_events_pkey", "event_outbox": "event_outbox_event_id_key",

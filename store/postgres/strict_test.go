@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -100,6 +101,7 @@ func TestStrictPositionsAreInCommitOrder(t *testing.T) {
 // for ever: for as long as its own lock_timeout says, or 30 s. What it had set is set again after
 // the Write.
 func TestStrictWaitsForNoStrangerForEver(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	url := newDatabase(t)
 	pool := newPool(t, url)

@@ -14,6 +14,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // delivered claims everything, as delivered.
@@ -263,6 +264,7 @@ func TestLeaseWhileTheLanesAreLocked(t *testing.T) {
 // After a server's start lapsed lanes wait for their holder, for one lease; a relay that comes back
 // from an outage takes none either.
 func TestHolderComesFirstAfterAnOutage(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	server := testenv.PostgresServer(t, testenv.PostgresConfig{})
 	url := server.URL("postgres")

@@ -19,6 +19,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
@@ -314,6 +315,7 @@ func TestSubscriptionLetters(t *testing.T) {
 // Two consumers at once get each event once, a key in order; a consumer that is away gets all when
 // it comes.
 func TestSubscriptionOfTwoConsumersAfterLong(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	l := newLog(t)
 	l.subscribe("s", "")
@@ -361,6 +363,7 @@ func TestSubscriptionOfTwoConsumersAfterLong(t *testing.T) {
 // What is asked for 100 events reads some hundred rows, whatever the statistics are and however
 // many the log has.
 func TestSubscriptionPlans(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	l := newLog(t)
 	l.subscribe("s", ", '-infinity'")

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"database/sql"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/stdlib"
@@ -20,6 +21,9 @@ func TestStoreSuite(t *testing.T) {
 	t.Parallel()
 	migrated := newDatabase(t, append(pgmigrations.Sets, "log")...)
 	outboxtest.StoreSuite(t, features, func(t *testing.T) outboxtest.StoreHarness {
+		if !strings.Contains(t.Name(), "/engine/") && !strings.Contains(t.Name(), "/letters/") {
+			tier.Full(t) // other settle modes, and the log
+		}
 		return pgtest.Harness(t, testenv.CopyOf(t, migrated)).StoreHarness
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -115,6 +116,7 @@ func TestListenReconnects(t *testing.T) {
 // A transaction pooler accepts LISTEN and forgets it. Listen notices, says so once, and goes on
 // trying.
 func TestListenNoticesAPooler(t *testing.T) {
+	tier.Full(t)
 	t.Parallel() // it takes the 5 s that Listen gives a notification
 	// A stand-in for one: notifications are sent in another database than the one listened to.
 	url, other := testenv.Database(t), testenv.Database(t)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 var everything = outbox.ClaimLimit{Records: 1000, Bytes: 8 << 20}
@@ -73,6 +74,7 @@ func manyEvents(t *testing.T, db *DB, n int, tenants ...string) {
 // The plans of a file that nobody has analysed, of one that was analysed when its tables were
 // empty, and of one with a backlog behind many delivered rows.
 func TestEnginePlans(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	db := filled(t)
 	check := func(state string) {

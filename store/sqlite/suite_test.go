@@ -6,6 +6,7 @@ import (
 
 	"github.com/outboxrelay/outbox/inbox"
 	"github.com/outboxrelay/outbox/internal/test/sqlitetest"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/internal/test/tracetest"
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/store/sqlite"
@@ -20,6 +21,7 @@ func TestStoreSuite(t *testing.T) {
 
 // What relays do to the database is a run of the protocol's model.
 func TestTraces(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	file := sqlitetest.Files(t)
 	tracetest.Suite(t, func(t *testing.T) (outboxtest.StoreHarness, inbox.Transactions[*sql.Tx]) {
@@ -31,6 +33,7 @@ func TestTraces(t *testing.T) {
 }
 
 func TestLeasesAreLinearizable(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	file := sqlitetest.Files(t)
 	tracetest.Leases(t, func(t *testing.T) outboxtest.StoreHarness { return sqlitetest.Harness(file(t)) })

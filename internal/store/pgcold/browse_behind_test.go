@@ -10,11 +10,13 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/operate"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // What an operator asks about a backlog must not read what was delivered: two million delivered
 // rows would make it seconds.
 func TestWaitingPlans(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	pool := browsed(t)
 	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload, status, next_retry_at)

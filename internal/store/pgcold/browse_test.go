@@ -18,6 +18,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/operate"
 	"github.com/outboxrelay/outbox/internal/store/pgcold"
 	"github.com/outboxrelay/outbox/internal/test/operatetest"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 func browser(t *testing.T, pool *pgxpool.Pool, layout outbox.Layout) *operate.Browser {
@@ -30,6 +31,7 @@ func browser(t *testing.T, pool *pgxpool.Pool, layout outbox.Layout) *operate.Br
 }
 
 func TestBrowsePages(t *testing.T) {
+	tier.Full(t)
 	pool := browsed(t)
 	exec(t, pool, `INSERT INTO crawl_runs (id, app_package) VALUES ('00000000-0000-0000-0000-000000000001', 'shop')`)
 	for table, insert := range map[string]string{
@@ -231,6 +233,7 @@ func TestBrowseKnown(t *testing.T) {
 // A page must not cost more on a long table: an index gives the order, or holds the rare status.
 // Which of several partial indexes on the same few rows is the planner's choice.
 func TestBrowsePlans(t *testing.T) {
+	tier.Full(t)
 	pool := browsed(t)
 	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, status)
 		SELECT 't', now(), 's', '{}', CASE WHEN i % 1000 = 0 THEN 'DEAD' ELSE 'SENT' END FROM generate_series(1, 20000) i`)

@@ -13,6 +13,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/pgtest"
 	"github.com/outboxrelay/outbox/internal/test/tabletest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -24,6 +25,7 @@ func TestStoreSuite(t *testing.T) {
 
 // The same behind a pooler that lends a session for a transaction.
 func TestStoreSuiteThroughPooler(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	_, through := testenv.Pooled(t, nil)
 	migrated := migratedURL(t)

@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // Rows of an adopted table that a relay has moved into outbox_archive are the application's. The
 // plan says that it will; down refuses to drop them, says how to put them back, and then the table
 // has all its rows.
 func TestDownKeepsArchivedRows(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	for name, archive := range map[string]struct{ table, delivered, places string }{
 		"ADR-004":           {"outbox_events", "status = 'SENT'", "id, position"},

@@ -6,11 +6,13 @@ import (
 	"testing"
 
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // A purge function that is there before is kept, whatever its parameters, by up, roles and down,
 // with its table or without; and each is in the plan.
 func TestAdoptKeepsFunctions(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	const body = " RETURNS INT LANGUAGE sql AS 'SELECT 1'"
 	for name, c := range map[string]struct {

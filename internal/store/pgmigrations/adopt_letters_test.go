@@ -10,11 +10,13 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // A job_dlq of before 05-01 has no source, and a check of the reasons of jobs. It is extended under
 // its application, and given back as it was.
 func TestLettersOfBeforeTheSeedAreExtended(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	url := testenv.Database(t)
 	conn := connect(t, url)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // What cannot be adopted is refused before anything changes, with a sentence that says what to do.
@@ -113,6 +114,7 @@ func TestAdoptNeedsRights(t *testing.T) {
 // A step that fails leaves a database that the application goes on with; up goes on from there, and
 // down gives back.
 func TestAdoptGoesOnAfterAFailure(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	for name, c := range map[string]struct{ seed, table string }{
 		"events": {"ADR-004", "outbox_events"}, "the log": {"FR-006 and FR-007", "crawl_events"},

@@ -132,6 +132,7 @@ func TestPrintedSQLMakesTheSameSchema(t *testing.T) {
 }
 
 func TestUpFromTenGoroutines(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	url := testenv.Database(t)
 	var group sync.WaitGroup

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // pairs are the rows of a run's queue in their order: the number that each has, and whether its id
@@ -101,6 +102,7 @@ func TestQueueOfARoleThatMayNotRead(t *testing.T) {
 
 // Rows that waited before are paired once, from the newest back, unless a relay serves them.
 func TestWaitingRowsGetTheirNumbers(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	for _, served := range []bool{false, true} {
 		url, conn := database(t)

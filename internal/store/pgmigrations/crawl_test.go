@@ -11,6 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // newRun inserts a run as an orchestrator would and returns its id.
@@ -296,6 +298,7 @@ func explain(t *testing.T, conn *pgx.Conn, sql string, args ...any) (plan, float
 // FR-006: "Performance test: Query 10K events by crawl_id < 100ms". The plan is asserted, not the
 // clock, which on a shared machine says little: the test prints it.
 func TestQuery10KEventsByCrawlID(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	_, conn := database(t)
 	id := newRun(t, conn)
@@ -332,6 +335,7 @@ func TestQuery10KEventsByCrawlID(t *testing.T) {
 // FR-007: "Performance test: Poll query on 100K rows < 50ms"; also right after that backlog has
 // been drained, before any vacuum, where the seed's own index took 79-235 ms.
 func TestPollQueryOn100KRows(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	_, conn := database(t)
 	id := newRun(t, conn)

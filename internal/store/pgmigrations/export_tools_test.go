@@ -18,6 +18,7 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
@@ -313,6 +314,7 @@ func TestStatusKnowsEachStepByItsTrace(t *testing.T) {
 
 // The tables of the seeds are refused before anything of theirs changes, and adopted ones go on.
 func TestExportedFolderRefusesTheTablesOfSeeds(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		ddl   []string
@@ -372,6 +374,7 @@ func TestExportedFolderRefusesTheTablesOfSeeds(t *testing.T) {
 // A tool has applied core, and its folder is continued with what would be adopted: the first new
 // file says how, and it works.
 func TestContinuedFolderIsAdoptedByTakingOver(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	url, dir := testenv.Database(t), t.TempDir()
 	conn := connect(t, url)

@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // ADR-004's indexes are there as it writes them, can be made lean and back while somebody writes,
 // and serve its queries on delivered rows.
 func TestSwitchIndexes(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	url, conn := database(t)
 	run(t, conn, `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload, status)
@@ -107,6 +109,7 @@ func indexesOf(t *testing.T, url string, set pgmigrations.IndexSet) []pgmigratio
 
 // The one index of the lean form serves ADR-004's queries on what failed.
 func TestLeanIndexServesFailedRows(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	url, conn := database(t)
 	run(t, conn, `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_type, aggregate_id, source_bc, payload, status, next_retry_at)

@@ -8,12 +8,14 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
 // Through a pooler that lends a session for a transaction, migrations work too, one at a time, and
 // leave no lock in a session that others get.
 func TestMigrateThroughPooler(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	_, through := testenv.Pooled(t, map[string]string{"default_pool_size": "20"})
 	direct := testenv.Database(t)
@@ -76,6 +78,7 @@ func TestMigrateInStatementMode(t *testing.T) {
 
 // Tables are adopted through a pooler too, by several at once.
 func TestAdoptThroughPooler(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	_, through := testenv.Pooled(t, map[string]string{"default_pool_size": "20"})
 	s := seeds()["FR-006 and FR-007"]

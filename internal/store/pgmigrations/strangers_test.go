@@ -12,6 +12,7 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // thief makes a role that may make functions in public, and a function that makes the role a
@@ -115,6 +116,7 @@ func TestNoStrangersFunctionIsCalled(t *testing.T) {
 // A superuser calls none of them, also where they undo SET ROLE or wait for the commit. Their owner
 // adopts the table.
 func TestAdoptionIsTheTablesOwners(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	ddl, err := os.ReadFile("testdata/adr004.sql")
 	if err != nil {

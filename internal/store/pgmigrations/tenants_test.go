@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // tenants adds two applications beside 'default' and returns their ids.
@@ -92,6 +93,7 @@ func TestRowLevelSecurityKeepsTenantsApart(t *testing.T) {
 // Seed 002, line 62: the purge function. Whoever calls it, it must do the same: under FORCE a bare
 // DELETE by the owner would delete nothing and say nothing.
 func TestPurge(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	url, super := database(t)
 	if err := pgmigrations.ApplyRoles(t.Context(), url); err != nil {

@@ -57,6 +57,7 @@ const (
 // delivers what is due at once, with the time that it happened, whatever the zone of its own
 // session.
 func TestTimesMeanWhatTheApplicationMeant(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	for name, relay := range map[string]func(*testing.T, string) *postgres.DB{
 		"the database's zone": func(t *testing.T, url string) *postgres.DB { return relaying(t, url) },
@@ -121,6 +122,7 @@ func relaying(t *testing.T, url string) *postgres.DB {
 // A retry that one relay writes is due at the same instant to another, be they in different zones
 // by PGTZ or by role, connected directly or through a pooler.
 func TestRetriesAreDueAlikeInAllZones(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	url, conn := newYork(t)
 	application := connect(t, in(t, url, "UTC"))
@@ -193,6 +195,7 @@ func loginAs(t *testing.T, databaseURL, role string) string {
 
 // up takes the zone that the newest rows fit, and refuses where they fit none or nothing tells.
 func TestZoneIsFoundOrAskedFor(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	newest := func(age, zone string) string {
 		return fmt.Sprintf("INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload, created_at) SELECT "+

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // act is something on the page that changes something: what is pressed, and what is true then.
@@ -19,6 +21,7 @@ type act struct {
 // Every button that changes something: its effect is in the database, and who did it and why in the
 // audit.
 func TestActions(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	w := newWorld(t)
 	w.serve("--parts", "gateway,relay", "--auth", "none", "--admin", "write")

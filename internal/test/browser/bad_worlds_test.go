@@ -7,11 +7,14 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // The database goes while somebody looks: the page says so, keeps what it knew, and goes on when it
 // is back.
 func TestDatabaseAway(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	w, server := newWorldAlone(t)
 	w.serve("--parts", "gateway", "--auth", "none", "--admin", "write", "--table", "outbox_events")
@@ -35,6 +38,7 @@ func TestDatabaseAway(t *testing.T) {
 // A server that is read-only offers nothing, and refuses what is sent to it all the same. So it is
 // with a token that may only read.
 func TestReadOnly(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	w := newWorld(t)
 	w.serve("--parts", "gateway,relay", "--auth", "none", "--admin", "read")
@@ -70,6 +74,7 @@ func TestReadOnly(t *testing.T) {
 // A token of one tenant shows that tenant's events and letters, and says in words what it does not
 // show.
 func TestTenantToken(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	w := newWorld(t)
 	for _, tenant := range []string{"north", "south"} {
@@ -96,6 +101,7 @@ func TestTenantToken(t *testing.T) {
 // Two operators see the same letters. Who comes second is told that they are others by now, and
 // nothing is done.
 func TestSecondOperator(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	w := newWorld(t)
 	w.serve("--parts", "gateway,relay", "--auth", "none", "--admin", "write")
@@ -121,6 +127,7 @@ func TestSecondOperator(t *testing.T) {
 
 // Who has no JavaScript is told what says the same.
 func TestNoJavaScript(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	w := newWorld(t)
 	w.serve("--parts", "gateway", "--auth", "none", "--admin", "read")

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // screen is where something is, what says that it is there, and what opens it there.
@@ -26,6 +28,7 @@ var pictured = []string{"overview", "letters", "letter", "replay", "events", "ev
 // nothing is wider than the window, and the browser has no error, no failed request and no
 // violation of the policy to tell of.
 func TestScreens(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	w, _ := newWorldAlone(t)
 	w.allow("order.*")

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // consumer receives what the relay publishes, and says of each key in which order.
@@ -62,6 +64,7 @@ func (c *consumer) has() (n int, inOrder bool) {
 // The night of an operator, on one page: each fault is made at the real servers, seen on the page,
 // and ended by its buttons; what they did is true in the database and at the broker.
 func TestOnCallWalk(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	w, _ := newWorldAlone(t)
 	w.allow("order.placed")

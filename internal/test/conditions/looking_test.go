@@ -8,6 +8,7 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/condition"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // asked is a statement in the server's log that asks something: no ping, and no beginning or end of
@@ -17,6 +18,7 @@ var asked = regexp.MustCompile(`LOG:  (statement|execute [^:]+): ([^-bcr]|b[^e]|
 // Looking on, with an examination a minute, costs the database at most five statements a second.
 // (An overview tells how long the next must wait.)
 func TestLookingCostsLittle(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	p := newPatient(t)
 	p.exec("ALTER DATABASE postgres SET log_statement = 'all'")
@@ -49,6 +51,7 @@ func TestLookingCostsLittle(t *testing.T) {
 // A database that has the core alone lacks tables that others have. Migrating it and looking on is
 // no error in the server's log, which somebody is paged for.
 func TestLookingIsNoErrorOfTheServer(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	p := newPatient(t)
 	p.exec("CREATE DATABASE plain")

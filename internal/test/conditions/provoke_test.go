@@ -21,6 +21,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/condition"
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // provocation makes a patient unwell, and returns what the finding says among its words and how the
@@ -380,6 +381,7 @@ var provoked = map[string]provocation{
 // TestProvoked makes every condition of the catalogue true, finds it, takes its cause away, and
 // finds it no more.
 func TestProvoked(t *testing.T) {
+	tier.Full(t)
 	p := newPatient(t)
 	for _, c := range condition.Catalogue {
 		t.Run(c.ID+" "+c.Name, func(t *testing.T) {

@@ -6,10 +6,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // A credential that is missing is named, with the file; one that is there counts.
 func TestCredentials(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	path, err := binary()
 	noError(t, err)

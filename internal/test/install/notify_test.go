@@ -19,6 +19,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/cli"
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -77,6 +78,7 @@ func (m *manager) beaten() time.Time {
 // systemd hears what a process waits for, that it serves once its servers are there, and that it
 // stops.
 func TestSystemdIsTold(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	path, err := binary()
 	noError(t, err)
@@ -138,6 +140,7 @@ func pipe(to io.WriteCloser, from io.Reader) {
 // A relay whose loop stands still gives no sign of life, whatever else of the process moves. One
 // whose sink only fails goes on giving it.
 func TestWatchdogIsOfTheLoop(t *testing.T) {
+	tier.Full(t)
 	m := newManager(t)
 	t.Setenv("NOTIFY_SOCKET", m.socket)
 	t.Setenv("WATCHDOG_USEC", "800000")

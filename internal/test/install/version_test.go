@@ -16,11 +16,13 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // A program says one version wherever it says one: to who asks it, to its database and to those
 // that it sends to.
 func TestOneVersion(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	path, err := binary()
 	noError(t, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/pgstore"
 	"github.com/outboxrelay/outbox/server/token"
@@ -45,6 +46,7 @@ var (
 // way, each event is shown once, in order. A native EventSource comes back by itself, with its
 // Last-Event-ID.
 func TestBrowserShowsEachEventOnce(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	v := watch(t, nil)
 	v.suffer(800, withinEvent, allClosed, loadedAgain, restarted, redisDown, allClosed, withinEvent)
@@ -57,6 +59,7 @@ func TestBrowserShowsEachEventOnce(t *testing.T) {
 // With authentication a connection cannot be made again with its URL, because the ticket in it is
 // used up: the page gets another one.
 func TestBrowserWithTickets(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	tok, text, sum, err := token.New("shop", "page", []token.Scope{token.Read})
 	noError(t, err)

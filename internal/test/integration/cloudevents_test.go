@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/cloudevents/sdk-go/v2/event"
+
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // conforms asks the Go SDK of CloudEvents.
@@ -29,6 +31,7 @@ func conforms(message string) error {
 // Whatever plain SQL writes into the columns, both SDKs of CloudEvents read the message, and the
 // metadata is whole.
 func TestMessagesOfAnyRowConform(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	w := newWorld(t)
 	w.exec(t, "ALTER TABLE outbox_events DISABLE TRIGGER outbox_events_refuse") // as in a table from before it

@@ -144,6 +144,7 @@ const soundLogs = `WITH log AS (
 
 // The demonstration, from Create to its last event, for two tenants.
 func TestCrawlDemonstration(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	w := newCrawlWorld(t)
 	w.work(t, crawl.WorkerConfig{}, crawl.Demo(50*time.Millisecond))
@@ -167,6 +168,7 @@ func TestCrawlDemonstration(t *testing.T) {
 // Two workers compete for 20 runs; one of them dies in the middle of some, without a word, and
 // another one takes its place.
 func TestCrawlWorkersCompete(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	w := newCrawlWorld(t)
 	crawlers, err := crawl.Scripts(10)
@@ -210,6 +212,7 @@ func stuck(visits chan<- int) crawl.Crawler {
 
 // docs/seeds.md, FR-006: a running worker stops within 5 s of a cancel.
 func TestCrawlCancelStopsTheWorker(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	w := newCrawlWorld(t)
 	visits, reports := make(chan int, 1), make(reports, 1)
@@ -241,6 +244,7 @@ func (r reports) ObserveRun(report crawl.RunReport) { r <- report }
 // A worker that stops hands its run over at once and uncounted; one that dies is counted, and the
 // run fails when that has happened too often.
 func TestCrawlHandsRunsOver(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	w := newCrawlWorld(t)
 	visits := make(chan int, 1)
@@ -273,6 +277,7 @@ func TestCrawlHandsRunsOver(t *testing.T) {
 // What a service refuses, a database would refuse; what it lets through, the database takes.
 // Concurrent appends of one run are in order.
 func TestCrawlOutsideCrawler(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	w := newCrawlWorld(t)
 	run := w.create(t, "acme", "")

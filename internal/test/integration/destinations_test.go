@@ -279,6 +279,7 @@ func (d *destinations) drainRabbit(done func() bool) {
 // is dead, the others get theirs; both catch up, the order of each key holds at each of them, and
 // nothing comes twice where copies are refused.
 func TestSixDestinations(t *testing.T) {
+	tier.Full(t)
 	const keys, before, during, after = 40, 10, 20, 5 // events of each key
 	d := newDestinations(t)
 	url := migrated(t)

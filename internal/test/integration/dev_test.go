@@ -19,12 +19,14 @@ import (
 	_ "modernc.org/sqlite"             // "sqlite"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/server/crawl"
 )
 
 // `outbox dev` behaves the same on a file and on PostgreSQL, within itself and through Redis. The
 // steps note what a user sees; the notes must be equal, word for word.
 func TestDevFourWays(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	var mu sync.Mutex
 	observed := map[string][]string{}

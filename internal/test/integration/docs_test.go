@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // fenced are the blocks of a Markdown file that are in one language.
@@ -73,6 +74,7 @@ func TestStatementsOfTheDocs(t *testing.T) {
 
 // The table of Debezium's outbox event router is served as docs/guide/coming-from-debezium.md says.
 func TestComingFromDebezium(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	const page = "../../../docs/guide/coming-from-debezium.md"
 	w := newWorld(t)
@@ -92,6 +94,7 @@ func TestComingFromDebezium(t *testing.T) {
 // The programs of docs/guide/producers.md, run as they stand where their language and its driver
 // are on this machine.
 func TestProgramsOfTheDocs(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	for _, p := range []struct {
 		language, file string

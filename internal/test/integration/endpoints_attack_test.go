@@ -11,12 +11,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // Somebody with the login of an operator, and without the key, reads nothing of the relay's by
 // writing rows: no variable, no file, and no header of an endpoint whose URL, tenant or name he
 // changes.
 func TestEndpointsTellAnOperatorNothing(t *testing.T) {
+	tier.Full(t)
 	url := migrated(t)
 	noError(t, pgmigrations.ApplyRoles(t.Context(), url))
 	spy, acme := newHook(t), newHook(t)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // hook is an endpoint that answers as it is told, and notes what came.
@@ -77,6 +79,7 @@ func (h *hook) verified(t *testing.T, secrets ...string) {
 // Endpoints are kept in the database's table. A running relay learns of each change, secrets are
 // shown once and kept encrypted, and an answer 410 disables the row until somebody enables it.
 func TestEndpointsInTheTable(t *testing.T) {
+	tier.Full(t)
 	url := migrated(t)
 	h, other := newHook(t), newHook(t)
 	keys := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32)))

@@ -12,6 +12,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/eventbus"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
@@ -19,6 +20,7 @@ import (
 // The event bus through a driver that is not pgx: what it is given and what it returns are the
 // driver's to convert.
 func TestEventBusWithAnotherDriver(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	url := testenv.Database(t)
 	noError(t, migrations.Up(t.Context(), url, "core", "events"))

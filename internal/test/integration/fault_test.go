@@ -6,11 +6,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // The command that users build contains nothing of the fault points: neither their environment
 // variables nor the code that looks at them.
 func TestFaultPointsAreCompiledOut(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	contains := func(path string) bool {
 		t.Helper()

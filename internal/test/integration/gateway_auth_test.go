@@ -109,6 +109,7 @@ func TestGatewayKeepsTenantsApart(t *testing.T) {
 }
 
 func TestGatewayTickets(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	// The stream of a run that has ended, asked for from its end, is 204 at once.
 	hub := func(c *gateway.Config) { c.Hub = stream.New(nil, nil, stream.Config{}) }
@@ -158,6 +159,7 @@ func TestGatewayTickets(t *testing.T) {
 }
 
 func TestGatewayWithoutAuthentication(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	a := newAPI(t, func(c *gateway.Config) {
 		c.Auth, c.AllowedOrigins = nil, []string{"https://app.example.com", "http://localhost:*"}
@@ -183,6 +185,7 @@ func TestGatewayWithoutAuthentication(t *testing.T) {
 }
 
 func TestGatewayCORS(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	a := newAPI(t, func(c *gateway.Config) {
 		c.AllowedOrigins = []string{"https://app.example.com", "http://localhost:*"}
@@ -228,6 +231,7 @@ func TestGatewayCORS(t *testing.T) {
 
 // A database that is down is a 503 that says when to come back, and nothing about the database.
 func TestGatewayWhenTheDatabaseIsDown(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	server := testenv.PostgresServer(t, testenv.PostgresConfig{})
 	if _, err := openPool(t, server.URL("postgres")).Exec(t.Context(), "CREATE DATABASE outbox"); err != nil {
@@ -261,6 +265,7 @@ func TestGatewayWhenTheDatabaseIsDown(t *testing.T) {
 // Nothing takes longer than Config.Timeout: a lock that is held, a client that does not send what
 // it has announced.
 func TestGatewayIsNotKeptWaiting(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	a := newAPI(t, func(c *gateway.Config) { c.Timeout = 3 * time.Second }) // enough for a machine that is busy
 	path := a.newRun(true)
@@ -292,6 +297,7 @@ func TestGatewayIsNotKeptWaiting(t *testing.T) {
 
 // A table that is missing is our fault: 500, its text in the log and not in the answer.
 func TestGatewayKeepsInternalsToItself(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	a := newAPI(t)
 	path := a.newRun(false)

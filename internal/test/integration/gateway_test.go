@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/server/gateway"
 )
 
@@ -94,6 +95,7 @@ func keys(t *testing.T, b []byte) string {
 }
 
 func TestGatewayChangesOfARun(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	a := newAPI(t)
 	events := `{"events":[{"type":"PROCESSING"}]}`
@@ -217,6 +219,7 @@ func TestGatewayIsIdempotent(t *testing.T) {
 }
 
 func TestGatewayListsRuns(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	a := newAPI(t)
 	var made []string
@@ -284,6 +287,7 @@ func TestGatewayListsRuns(t *testing.T) {
 }
 
 func TestGatewayTakesBodiesLiterally(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	a := newAPI(t)
 	running := a.newRun(true)
@@ -383,6 +387,7 @@ func query[T any](t *testing.T, a *webAPI, sql string, args ...any) (v T) {
 }
 
 func TestGatewayAnswersEveryPathAlike(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	a := newAPI(t, func(c *gateway.Config) { c.PublicURL = "https://api.example.com/" })
 	a.want(404, "GET", "/", "")

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -53,6 +54,7 @@ func (l lines) Close() error { return l.file.Close() }
 // A sink is one folder and one line: a driver that is handed to the command is known to its
 // settings, its help, its log and its readiness, and events arrive there.
 func TestSinkOfADriver(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }
@@ -115,6 +117,7 @@ func TestSinkOfADriver(t *testing.T) {
 // A sink of a table with routes that is away when the relay starts stops no other, is not ready,
 // and gets its events when it comes.
 func TestSinkAwayAtTheStart(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name) }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // FR-005 "Load test: Handles 1000 events/second across multiple runs", "Publishes events in order",
@@ -17,6 +19,7 @@ import (
 // stream within 500ms": the subscriber stands in for it. Count and order are asserted, the latency
 // is printed: a busy test machine must not fail a test (bench/latency.go measures it).
 func TestThousandEventsASecondOverFiftyRuns(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	w := newWorld(t)
 	w.relay(t, nil, "--table", "crawl_outbox")

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -28,6 +29,7 @@ const (
 // so that a lower position commits after a higher one was delivered. Every committed event arrives
 // exactly once and in order per key; no other does.
 func TestEveryCommittedEventArrivesOnceInOrder(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	w := newWorld(t)
 	w.relay(t, nil, "--table", "outbox_events")

@@ -3,6 +3,8 @@ package integration
 import (
 	"testing"
 	"time"
+
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // Rows that cannot be delivered, of every kind that the columns of ADR-004 let in, become dead
@@ -10,6 +12,7 @@ import (
 // own, arrives. The one that the database cannot hand out is in the tests of store/postgres and a
 // fault of `make chaos`.
 func TestPoisonRowsHoldNobodyBack(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	w := newWorld(t)
 	poison := map[string]string{ // what makes it so: columns and values
@@ -43,6 +46,7 @@ func TestPoisonRowsHoldNobodyBack(t *testing.T) {
 // An event that kills every process that publishes it is found by the relays that die of it,
 // becomes a dead letter, and costs the other events nothing but time.
 func TestEventThatKillsTheRelay(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	w := newWorld(t)
 	const events = 3000

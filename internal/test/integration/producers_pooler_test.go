@@ -17,6 +17,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
@@ -29,6 +30,7 @@ type producer func(ctx context.Context, events []outbox.Event) error
 // docs/operations/poolers.md. Those that prepare statements by name fail (PgBouncer before 1.21
 // knows nothing of them); what they acknowledge is there all the same.
 func TestProducersThroughPooler(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	// Which lib/pq sends.
 	_, through := testenv.Pooled(t,

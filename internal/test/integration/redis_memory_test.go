@@ -10,6 +10,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/sink"
 	"github.com/outboxrelay/outbox/sink/redispubsub"
 	"github.com/outboxrelay/outbox/sink/redisstream"
@@ -18,6 +19,7 @@ import (
 // A producer names as destinations the sets in which the sinks of this Redis remember, of now and
 // of periods to come. None becomes a stream, and the other sink goes on.
 func TestDestinationCannotBeTheMemoryOfASink(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	server := testenv.RedisServer(t)
 	admin := redis.NewClient(&redis.Options{Network: "unix", Addr: server.Socket()})

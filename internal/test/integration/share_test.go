@@ -38,6 +38,7 @@ func (w *world) split(t *testing.T, n int) (took time.Duration) {
 // order, and none is even refused as a copy while relays only join and leave: a lane is handed over
 // between two batches.
 func TestRelaysShareTheLanes(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	const ttl = 3 * time.Second
 	w := newWorld(t)

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/sink/webhook"
 	"github.com/outboxrelay/outbox/store/postgres"
@@ -89,6 +90,7 @@ func (h *hanging) requests() (n, copies, left int) {
 // it hangs. Nothing is sent twice and the keys stay in order, although a second relay comes for its
 // share of the lanes, and although a relay stops while a request is under way.
 func TestSlowEndpointHoldsUpItsOwnKeysAlone(t *testing.T) {
+	tier.Full(t)
 	pool, err := pgxpool.New(t.Context(), migrated(t))
 	noError(t, err)
 	defer pool.Close()

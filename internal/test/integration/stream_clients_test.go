@@ -18,6 +18,7 @@ import (
 // header or query, some with the bare payload, while the runs are written. Each one's joined record
 // equals the table, row by row.
 func TestFiftyClientsPerRunDisconnectAtRandom(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	const runs, clients, events, perSecond = 4, 50, 250, 160 // events of each run, a second in all
 	s := newStreams(t)
@@ -80,6 +81,7 @@ func TestFiftyClientsPerRunDisconnectAtRandom(t *testing.T) {
 // runs". Count and order are asserted, the latency is printed: a busy test machine must not fail a
 // test.
 func TestEventsAppearInTheStream(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	const runs, perRun, perSecond, together = 50, 80, 1000, 4 // events a transaction
 	s := newStreams(t)

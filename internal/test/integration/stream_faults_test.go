@@ -101,6 +101,7 @@ func undisturbed(t *testing.T, clients []*client) {
 func uncut(*rand.Rand) cut { return never }
 
 func TestStreamWithoutARelay(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	s := newStreams(t)
 	stop := s.deliverRuns(t)
@@ -120,6 +121,7 @@ func TestStreamWithoutARelay(t *testing.T) {
 }
 
 func TestStreamWhileRedisIsAway(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	for name, away := range map[string]func(*testing.T, *streams, *node){
 		"killed": func(t *testing.T, s *streams, n *node) {
@@ -164,6 +166,7 @@ func TestStreamWhileRedisIsAway(t *testing.T) {
 }
 
 func TestStreamOfTwoGateways(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	s := newStreams(t)
 	s.deliverRuns(t)
@@ -225,6 +228,7 @@ func TestStreamIsTheSameBytesLiveAndLater(t *testing.T) {
 
 // Rows as the seeds write them, with five columns: no number, no event id.
 func TestStreamOfRowsByPlainSQL(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	s := newStreams(t)
 	subscriber := redis.NewClient(&redis.Options{Network: "unix", Addr: s.redis.Socket()})
@@ -286,6 +290,7 @@ func TestStreamOfRowsByPlainSQL(t *testing.T) {
 // What comes over the channel a second time, too late, or is not in the log is sent to nobody: the
 // log is the truth.
 func TestStreamOfCopiesAndForgeries(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	s := newStreams(t)
 	s.deliverRuns(t)
@@ -329,6 +334,7 @@ func forged(run uuid.UUID, seq int64, of string) string {
 // A database that took over and lacks the last events: who has seen them is not sent other events
 // under their numbers.
 func TestStreamOfALogThatLostItsEnd(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	s := newStreams(t)
 	s.deliverRuns(t)

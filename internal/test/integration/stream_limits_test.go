@@ -23,6 +23,7 @@ import (
 // Each limit by itself: of a run, of a tenant, of the process. What is over is refused with 429,
 // and let in when somebody has left.
 func TestStreamLimits(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	s := newStreams(t)
 	for name, edit := range map[string]func(*gateway.StreamConfig){
@@ -73,6 +74,7 @@ func TestStreamLimits(t *testing.T) {
 
 // A connection that is old enough ends between two events, and the client goes on where it was.
 func TestStreamsRotate(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	s := newStreams(t)
 	s.deliverRuns(t)
@@ -89,6 +91,7 @@ func TestStreamsRotate(t *testing.T) {
 // A gateway that drains ends all streams between two events, within its window; those that come
 // meanwhile and afterwards too.
 func TestStreamsDrain(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	s := newStreams(t)
 	s.deliverRuns(t)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/server/gateway"
 )
 
@@ -35,6 +36,7 @@ func smallWindow(t *testing.T) *http.Client {
 // connection, from the log where memory has moved on. The others do not wait for it: they have all
 // of the run while it is still at its beginning.
 func TestSlowClientDelaysNobody(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	s := newStreams(t)
 	s.deliverRuns(t)
@@ -101,6 +103,7 @@ func (d *dripping) Read(b []byte) (int, error) {
 // A client that receives nothing is cut off after the time for a write, and counted; with its
 // cursor it gets the rest.
 func TestStalledClientIsCutOff(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	s := newStreams(t)
 	n := s.serve(t, func(cfg *gateway.Config) { cfg.Streams.WriteTimeout = 300 * time.Millisecond })

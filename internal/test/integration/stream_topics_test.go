@@ -16,6 +16,7 @@ import (
 	gosse "github.com/tmaxmax/go-sse"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/server/crawl"
 )
 
@@ -110,6 +111,7 @@ func (b *tab) has(t *testing.T, orders int, events map[uuid.UUID]int, resets int
 // of the own tenant in the order of their delivery. A tab that comes back soon goes on where it
 // was. When Redis was away it is told so, for the topic, and loses nothing of the runs.
 func TestStreamOfTopics(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	s := newStreams(t)
 	s.deliverRuns(t)
@@ -182,6 +184,7 @@ func TestStreamOfTopics(t *testing.T) {
 
 // A stream of runs alone ends with the last of them, and its id belongs to its list of topics.
 func TestStreamOfTopicsEnds(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	s := newStreams(t)
 	n := s.serve(t, nil)
@@ -224,6 +227,7 @@ func TestStreamOfTopicsEnds(t *testing.T) {
 // A tab that was away for longer than a topic is kept, or comes to another gateway, is told so; one
 // of a run is not, since its log has everything.
 func TestStreamOfTopicsAtAnotherGateway(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	s := newStreams(t)
 	s.deliver(t, outbox.OutboxEvents(), "{topic}")

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/server/gateway"
 	"github.com/outboxrelay/outbox/server/pgstore"
 	"github.com/outboxrelay/outbox/server/subscription"
@@ -24,6 +25,7 @@ const logRow = "INSERT INTO outbox_log (event_topic, occurred_at, tenant_id, agg
 // role. One that waits is answered when an event is committed; another gateway, after the first has
 // died, takes acknowledgements of what the first has given.
 func TestSubscriptionOverHTTP(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	database := migrated(t)
 	noError(t, pgmigrations.Up(t.Context(), database, "core", "log"))
@@ -161,6 +163,7 @@ func serveSubscriptions(t *testing.T, database string) (*webAPI, *httptest.Serve
 // A stream gives no more than its client acknowledges. What one whose gateway has gone had in hand
 // comes again after the lease, and a stream whose client hangs ends with the lease.
 func TestSubscriptionStream(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	database := migrated(t)
 	noError(t, pgmigrations.Up(t.Context(), database, "core", "log"))

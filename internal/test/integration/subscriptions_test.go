@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // ids are the events that came, in their order.
@@ -25,6 +27,7 @@ func (h *hook) ids() (all []string) {
 // dead letter names it. An event to which nobody subscribes is delivered to nobody, which is no
 // failure. It is the same by a route.
 func TestEndpointsSubscribe(t *testing.T) {
+	tier.Full(t)
 	t.Run("by destination", func(t *testing.T) { testEndpointsSubscribe(t, "outbox_events", "") })
 	t.Run("by route", func(t *testing.T) {
 		testEndpointsSubscribe(t, "outbox_deliveries", "routes: [{table: outbox_events, to: ['default:*']}]")

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // rows inserted by psql, no library, are delivered from each of the three tables, each to the
@@ -55,6 +57,7 @@ func TestPlainSQLRowsAreDelivered(t *testing.T) {
 // failure": a channel that Redis refuses is retried and then dead, the others go on; the run's log
 // keeps the event.
 func TestRefusedChannelIsRetriedThenDead(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	w := newWorld(t)
 	refused, fine := uuid.New(), uuid.New()
@@ -76,6 +79,7 @@ func TestRefusedChannelIsRetriedThenDead(t *testing.T) {
 // ADR-004, destination_topics: each destination has its own outcome, and a retry goes only to those
 // that failed. The next event of the key waits for all of them.
 func TestEachDestinationHasItsOwnOutcome(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	w := newWorld(t)
 	w.command(t, "ACL", "SETUSER", "relay", "on", ">secret", "~*", "+@all", "resetchannels", "&open")
@@ -99,6 +103,7 @@ func TestEachDestinationHasItsOwnOutcome(t *testing.T) {
 // FR-005 "Handles Redis downtime gracefully": while the broker is down no attempt is counted; on
 // its return everything arrives.
 func TestRedisDownBurnsNoAttempts(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	w := newWorld(t)
 	w.relay(t, nil, "--table", "outbox_events")
@@ -128,6 +133,7 @@ func TestRedisDownBurnsNoAttempts(t *testing.T) {
 // settles what it published, gives its lanes up at once and exits with 0; a successor goes on
 // without a duplicate.
 func TestSIGTERMFinishesTheBatch(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	w := newWorld(t)
 	const events = 30_000
@@ -165,6 +171,7 @@ func TestSIGTERMFinishesTheBatch(t *testing.T) {
 // Bounded memory: the relay's peak stays far below the backlog's size, here 336 MB of payload.
 // (bench flat has the backlog of 1,000,000 rows.)
 func TestMemoryIsBoundedWithALargeBacklog(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	w := newWorld(t)
 	w.exec(t, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload)
@@ -191,6 +198,7 @@ func TestMemoryIsBoundedWithALargeBacklog(t *testing.T) {
 // Plan 05-01's rows have no key and are a FIFO: they arrive in the order of their ids, and their
 // time is the one in the id.
 func TestEventsOfTheBusKeepTheirOrder(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	w := newWorld(t)
 	app := uuid.New()

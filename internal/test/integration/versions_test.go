@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // before names the outbox command of an earlier commit, which `make versions` builds.
@@ -22,6 +23,7 @@ const before = "OUTBOX_TEST_BEFORE"
 // one serve a database beside each other, before and after its migrations, and after these have
 // been taken back.
 func TestTwoVersions(t *testing.T) {
+	tier.All(t)
 	t.Parallel()
 	old := os.Getenv(before)
 	if old == "" {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
@@ -24,6 +25,7 @@ const (
 // The files that an event executes on its way, from Write to the sink's answer, are those that
 // docs/architecture.md names. OUTBOX_WALK=write writes them there.
 func TestWalk(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	folder := t.TempDir()
 	program := filepath.Join(folder, "walk")

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // walk is a run of the model, and what can be seen of it.
@@ -25,6 +27,7 @@ func walk(random *rand.Rand, b Budget, m Mutant) (trace []Seen, ended bool) {
 }
 
 func TestTracesOfTheModelAreAccepted(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	for i := range uint64(60) {
 		b := budgets[i%uint64(len(budgets))]
@@ -38,6 +41,7 @@ func TestTracesOfTheModelAreAccepted(t *testing.T) {
 // What a system does that lacks a rule can be seen from outside. (Of NoExpiry it cannot without a
 // clock: each lane that is taken may have lapsed. AckFirst loses, and what is lost is not seen.)
 func TestTracesOfMutantsAreRejected(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	for m, b := range map[Mutant]Budget{
 		NoEpochGuard: {Crashes: 1}, AttemptsAsGuard: {Crashes: 1}, SettleFirst: {}, Fence: {}, PassFailed: {Failures: 1},

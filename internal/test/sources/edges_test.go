@@ -28,6 +28,7 @@ import (
 // Entries that nobody has acknowledged come to any process before new ones, once it is time, and
 // one that was trimmed meanwhile says so.
 func TestRedisEntries(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: testenv.RedisServer(t).Addr()})
 	t.Cleanup(func() { _ = client.Close() })
@@ -81,6 +82,7 @@ func TestRedisEntries(t *testing.T) {
 // What a consumer of NATS had received when it was stopped comes to another at once, and in its
 // order.
 func TestNATSStops(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	broker := natsPartitions(t)
 	conn, err := nats.Connect(broker.address)
@@ -118,6 +120,7 @@ func TestNATSStops(t *testing.T) {
 
 // What is configured wrongly is said at once.
 func TestConfigurations(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	for name, open := range map[string]func() error{
 		"Brokers": func() error { _, err := kafka.New(kafka.Config{}); return err },

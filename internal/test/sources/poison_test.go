@@ -16,6 +16,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/source"
 	"github.com/outboxrelay/outbox/source/webhook"
 	"github.com/outboxrelay/outbox/store/postgres"
@@ -70,6 +71,7 @@ const otherSecret = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 // A request is answered 204 after the commit, and 503 while the database is away. What was answered
 // so is one row.
 func TestDatabaseAway(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	server := testenv.PostgresServer(t, testenv.PostgresConfig{})
 	url := server.URL("postgres")
@@ -110,6 +112,7 @@ func TestDatabaseAway(t *testing.T) {
 // What can be no event is one whose payload is a text, and the rest of its batch is written. The
 // same id with another body is another row, of which a group makes a letter.
 func TestPoison(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	url := testenv.Prepared(t, "log", func(ctx context.Context, url string) error {
 		return pgmigrations.Up(ctx, url, "core", "log")

@@ -53,6 +53,7 @@ type broker struct {
 // between is killed in turn, the source's between commit and acknowledgement, and each server. A
 // key that fails holds up no other.
 func TestEffectsOnce(t *testing.T) {
+	tier.Full(t)
 	for name, open := range brokers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -47,6 +47,7 @@ var traced = map[string]struct{ url, system string }{
 // One trace goes from a request through the table, the relay as a command, and the broker to the
 // consumer's handler. The relay's span is a trace of its own with a link to it.
 func TestOneTrace(t *testing.T) {
+	tier.Full(t)
 	for name, to := range traced {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -242,6 +243,7 @@ func areListed(t *testing.T, c *collector) {
 // A collector that is away, refuses or does not answer costs no event and does not hold up the
 // relay, nor its end. The relay says so.
 func TestCollectorAway(t *testing.T) {
+	tier.Full(t)
 	// Each batch is a span and an attempt to send it, and there is room for few.
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
 	t.Setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1")

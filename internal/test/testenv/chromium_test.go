@@ -15,6 +15,7 @@ import (
 
 // A page is loaded and its script runs; Stop leaves neither a process nor the directory.
 func TestChromium(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	said := make(chan string, 1)
 	mux := http.NewServeMux()

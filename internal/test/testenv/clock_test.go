@@ -7,10 +7,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // A session that is open sees the jump, forward and back, and goes on answering.
 func TestPostgresClock(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	server := testenv.PostgresServer(t, testenv.PostgresConfig{Clock: true})
 	conn, err := pgx.Connect(t.Context(), server.URL("postgres"))

@@ -17,11 +17,10 @@ import (
 // repository, one file for each set of flags. An up-to-date file is not linked again, so that the
 // packages of a run share it.
 func BuildCommand(flags ...string) (path string, err error) {
-	module, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/outboxrelay/outbox").Output()
+	root, err := repository()
 	if err != nil {
-		return "", fmt.Errorf("find the repository: %w", err)
+		return "", fmt.Errorf("build the command: %w", err)
 	}
-	root := strings.TrimSpace(string(module))
 	h := fnv.New32()
 	_, _ = h.Write([]byte(strings.Join(flags, " "))) // never fails
 	dir := filepath.Join(root, "bin", "test", fmt.Sprintf("%08x", h.Sum32()))
@@ -45,4 +44,16 @@ func BuildCommand(flags ...string) (path string, err error) {
 		return "", fmt.Errorf("build the command: %w\n%s", err, out)
 	}
 	return path, nil
+}
+
+// repository returns the folder of this repository: the one above the working directory, in which
+// tests run, that holds this package.
+func repository() (string, error) {
+	here, err := os.Getwd()
+	for dir := here; err == nil && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "internal", "test", "testenv", "command.go")); err == nil {
+			return dir, nil
+		}
+	}
+	return "", fmt.Errorf("find the repository above %s: no folder internal/test/testenv", here)
 }

@@ -7,10 +7,12 @@ import (
 	"maps"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -89,7 +91,7 @@ func (p *Postgres) create(ctx context.Context, initdb string) (err error) {
 		}
 		args = append(args, "--wal-segsize=1") // MiB; of 16 a small disk would hold nothing else
 	}
-	if err := p.server.finish(ctx, args...); err != nil {
+	if err := p.initialize(ctx, data, args); err != nil {
 		return err
 	}
 	for {
@@ -103,6 +105,50 @@ func (p *Postgres) create(ctx context.Context, initdb string) (err error) {
 		}
 		// Somebody took the port between freePort and the server.
 	}
+}
+
+// initialize runs initdb, which costs a second of processor time. The clusters that packages share
+// among their tests are copies of one that an earlier package has initialized, in bin/test. Other
+// clusters are not copied: copies have the same system identifier.
+//
+// Packages do not share one running cluster. Claims of a log table wait for the oldest transaction
+// of the whole cluster, and roles belong to it, so tests of one package would disturb another's.
+func (p *Postgres) initialize(ctx context.Context, data string, initdb []string) error {
+	root, err := repository()
+	if err != nil || !p.config.inMemory {
+		return p.server.finish(ctx, initdb...)
+	}
+	program, err := os.Stat(initdb[0])
+	if err != nil {
+		return err
+	}
+	template := filepath.Join(root, "bin", "test", fmt.Sprintf("cluster-%d-%x-%s", os.Getuid(), program.ModTime().Unix(),
+		strings.ReplaceAll(strings.Trim(filepath.Dir(initdb[0]), "/"), "/", "-")))
+	if _, err := os.Stat(template); err == nil {
+		return copyTree(ctx, template, data)
+	}
+	if err := p.server.finish(ctx, initdb...); err != nil {
+		return err
+	}
+	unfinished := template + "-" + strconv.Itoa(os.Getpid())
+	if err := os.MkdirAll(filepath.Dir(template), 0o755); err != nil {
+		return err
+	}
+	if err := copyTree(ctx, data, unfinished); err != nil {
+		return err
+	}
+	if os.Rename(unfinished, template) != nil { // another package was faster
+		return os.RemoveAll(unfinished)
+	}
+	return nil
+}
+
+// copyTree copies a folder with its owner.
+func copyTree(ctx context.Context, from, to string) error {
+	if out, err := exec.CommandContext(ctx, "cp", "-a", from, to).CombinedOutput(); err != nil {
+		return fmt.Errorf("copy %s to %s: %w: %s", from, to, err, out)
+	}
+	return nil
 }
 
 // settings are the command line arguments -c name=value.

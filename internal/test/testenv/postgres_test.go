@@ -63,6 +63,7 @@ func TestDatabaseIsNewEmptyAndDropped(t *testing.T) {
 }
 
 func TestPostgresSettings(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	server := startPostgres(t,
 		testenv.PostgresConfig{Settings: map[string]string{"wal_level": "logical", "max_connections": "30"}})
@@ -80,6 +81,7 @@ func TestPostgresSettings(t *testing.T) {
 }
 
 func TestPostgresFsyncKeepsTheDefaults(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	conn := connect(t, startPostgres(t, testenv.PostgresConfig{Fsync: true}).URL("postgres"))
 	for _, name := range []string{"fsync", "full_page_writes", "synchronous_commit"} {
@@ -90,6 +92,7 @@ func TestPostgresFsyncKeepsTheDefaults(t *testing.T) {
 }
 
 func TestPostgresKeepsCommitsThroughKillAndRestart(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	server := startPostgres(t, testenv.PostgresConfig{})
 	url, pid := server.URL("postgres"), server.PID()
@@ -118,6 +121,7 @@ func TestPostgresKeepsCommitsThroughKillAndRestart(t *testing.T) {
 
 // A killed postmaster leaves a System V segment behind, of which a machine allows 4096.
 func TestPostgresStopAfterKillFreesSharedMemory(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	server := startPostgres(t, testenv.PostgresConfig{})
 	lock, err := os.ReadFile(filepath.Join(server.Dir(), "data", "postmaster.pid"))
@@ -150,6 +154,7 @@ func TestPostgresStopAfterKillFreesSharedMemory(t *testing.T) {
 }
 
 func TestPostgresStop(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	server := startPostgres(t, testenv.PostgresConfig{})
 	for range 2 {
@@ -166,6 +171,7 @@ func TestPostgresStop(t *testing.T) {
 }
 
 func TestPostgresStartFailureShowsTheLog(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	testenv.Installed(t, "initdb")
 	server, err := testenv.StartPostgres(t.Context(),

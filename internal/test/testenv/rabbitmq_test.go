@@ -4,10 +4,13 @@ import (
 	"os"
 	"syscall"
 	"testing"
+
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // A server knows its virtual hosts, and leaves nothing behind.
 func TestRabbitMQ(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	server, err := StartRabbitMQ(t.Context())
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 func client(t *testing.T, options *redis.Options) *redis.Client {
@@ -45,6 +46,7 @@ func TestRedisServerIsOfOneTest(t *testing.T) {
 }
 
 func TestRedisRestartsAtTheSameAddress(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	server := testenv.RedisServerWith(t,
 		testenv.RedisConfig{Args: []string{"--appendonly", "yes", "--appendfsync", "always"}})
@@ -70,6 +72,7 @@ func TestRedisRestartsAtTheSameAddress(t *testing.T) {
 }
 
 func TestRedisClusterServesEverySlot(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	server := testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: true})
 	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr()}, MaxRedirects: -1})

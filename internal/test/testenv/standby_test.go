@@ -36,6 +36,7 @@ func query(t *testing.T, p *Postgres, sql string) (n int, err error) {
 
 // A standby follows, takes no writes, and takes them once it is promoted.
 func TestStandby(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	// Which a standby must have as well.
 	primary := start(t, PostgresConfig{Settings: map[string]string{"max_prepared_transactions": "3"}})
@@ -75,6 +76,7 @@ func TestStandby(t *testing.T) {
 // A small disk fills, frees, and is gone with the server. It takes root, so elsewhere what is
 // tested is that one is told so.
 func TestSmallDisk(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	if os.Getuid() != 0 {
 		if _, err := StartPostgres(t.Context(), PostgresConfig{SmallDisk: 96}); err == nil ||

@@ -114,6 +114,9 @@ func TestServersEndWithTheirParent(t *testing.T) {
 		"panic": 2, "exit": 2, "SIGKILL": 2, "SIGINT to the process group": 2, "SIGKILL during initdb": 1,
 	} {
 		t.Run(ending, func(t *testing.T) {
+			if !strings.HasPrefix(ending, "SIGINT") { // Ctrl-C
+				tier.Full(t)
+			}
 			t.Parallel()
 			tmp := serverTemp(t)
 			lines := bufio.NewScanner(strings.NewReader(dieAs(t, ending, tmp)))

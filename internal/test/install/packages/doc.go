@@ -2,5 +2,5 @@
 // built twice, that its archive delivers an event on a machine without Go, and the life of its
 // package in a Debian of its own.
 //
-// It takes minutes, so that `make packages` runs it and `make test` does not.
+// It takes minutes, so it belongs to the tier "all".
 package packages
