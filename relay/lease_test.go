@@ -190,6 +190,30 @@ func TestWorkersShareTheLanes(t *testing.T) {
 	}
 }
 
+// The database counts a lease from a moment between the request and its answer. A relay that
+// counted from the answer would publish after another relay has taken over its lanes.
+func TestLeaseCountsFromTheRequest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{leaseErr: func() error { time.Sleep(2 * time.Second); return nil }}
+		r, err := relayOf(m, m, Config{Workers: 1, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := time.Now()
+		if err := r.keeper.check(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_, until, ok := r.keeper.take(0)
+		if got, most := until.Sub(asked), r.cfg.LeaseTTL-r.cfg.LeaseMargin; !ok || got > most {
+			t.Errorf("lanes held: %t; publishing may begin until %s after the request, want at most %s", ok, got, most)
+		}
+		if r.keeper.renewedAfter(asked) {
+			t.Error("the renewal counts as begun after its request was sent")
+		}
+	})
+}
+
 // A worker whose share of the lanes is empty stands by: that is no reason to call the relay
 // unready.
 func TestWorkerWithoutLanesIsHealthy(t *testing.T) {
