@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/google/uuid"
 
@@ -212,6 +213,63 @@ func TestLeaseCountsFromTheRequest(t *testing.T) {
 			t.Error("the renewal counts as begun after its request was sent")
 		}
 	})
+}
+
+// timeApart returns a time that is monotonic from now on the monotonic clock and wall from now on
+// the wall clock. Package time moves both clocks of a Time alike, so timeApart changes the seconds
+// of the wall clock, which are the bits 30 to 62 of the first word.
+func timeApart(t *testing.T, monotonic, wall time.Duration) time.Time {
+	t.Helper()
+	now := time.Now()
+	at := now.Add(monotonic)
+	*(*uint64)(unsafe.Pointer(&at)) += uint64((wall-monotonic)/time.Second) << 30
+	if at.Sub(now) != monotonic || at.Round(0).Sub(now.Round(0)) != wall {
+		t.Fatalf("the layout of time.Time has changed: %s is not %s and %s from now", at, monotonic, wall)
+	}
+	return at
+}
+
+// The monotonic clock stands still while a machine sleeps, and the wall clock can be set back. A
+// lease is over when either of them says so. Fake time has no monotonic clock, so this test runs in
+// real time.
+func TestLeaseIsOverByEitherClock(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name            string
+		monotonic, wall time.Duration // of the lease's end, from now
+		over            bool
+	}{
+		{"both clocks before the end", time.Hour, time.Hour, false},
+		{"the machine slept", time.Hour, -time.Hour, true},
+		{"the wall clock was set back", -time.Hour, time.Hour, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r, err := relayOf(nil, nil, Config{Workers: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			lanes, until := []outbox.Lane{{Number: 1}}, timeApart(t, tt.monotonic, tt.wall)
+			r.keeper.lanes, r.keeper.share, r.keeper.until = lanes, 1, until
+			if _, _, ok := r.keeper.take(0); ok == tt.over {
+				t.Errorf("a worker gets lanes: %t", ok)
+			}
+			if got := r.workers[0].lapsed(&turn{lanes: lanes, until: until}); got != tt.over {
+				t.Errorf("a claimed batch may not be published: %t, want %t", got, tt.over)
+			}
+			if got := r.workers[0].mustEnd(t.Context(), &turn{pass: new(ticket), until: until}); got != tt.over {
+				t.Errorf("the next batch of the claim may not be published: %t, want %t", got, tt.over)
+			}
+			c := new(call)
+			c.lanes.Store(&lanes)
+			if ctx := r.keeper.hold(t.Context(), c, until, time.Now().Add(3*time.Second)); tt.over {
+				if <-ctx.Done(); errors.Is(ctx.Err(), context.DeadlineExceeded) {
+					t.Error("the publish in flight continues until its own deadline")
+				}
+			}
+			c.end()
+		})
+	}
 }
 
 // A worker whose share of the lanes is empty stands by: that is no reason to call the relay
