@@ -171,7 +171,7 @@ var payers = []struct {
 	{"github.com/rs/cors", []string{"server/gateway", "internal/admin"}, "HTTP API"},
 	{"modernc.org/sqlite",
 		[]string{"store/sqlite", "server/sqlitestore", "internal/store/sqlitefile", "internal/store/sqlitemigrations",
-			"internal/store/sqlitecold", "internal/test/sqlitetest", "internal/endpoint"},
+			"internal/store/sqlitecold", "internal/test/sqlitetest", "internal/endpoint", "internal/admin"},
 		"an SQLite in Go, 5 MB of a binary"},
 	{"github.com/riverqueue/river", []string{"contrib/river"}, "job runner"},
 	{"go.opentelemetry.io/otel", []string{"contrib/otel"}, "spans; who makes none compiles none"},
