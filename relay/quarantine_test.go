@@ -260,6 +260,23 @@ func TestStopInTheMiddleOfATrial(t *testing.T) {
 	})
 }
 
+// An event becomes a dead letter after three relays have crashed while it was alone in flight.
+// After two crashes it is published again, because a SIGKILL from outside looks like such a crash.
+func TestDeadLetterNeedsThreeCrashes(t *testing.T) {
+	t.Parallel()
+	for crashes, dead := range map[int][]uuid.UUID{2: nil, 3: {{1}}} {
+		synctest.Test(t, func(t *testing.T) {
+			m := &memory{}
+			m.suspect(10, crashes)
+			m.records[0].ID, m.lanes[0].Trial.Event = uuid.UUID{1}, uuid.UUID{1}
+			if more := m.survive(t, Config{}, nil); more > 0 {
+				t.Errorf("%d more crashes", more)
+			}
+			m.check(t, 10, dead...)
+		})
+	}
+}
+
 // Rows that were committed late lie in front of the one that was tried. They do not make the relays
 // forget it.
 func TestRowsInFrontOfTheSuspect(t *testing.T) {
