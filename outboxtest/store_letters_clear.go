@@ -20,6 +20,7 @@ func clearTests() []storeTest {
 		{name: "a purge deletes what was replayed or discarded long ago", run: purges},
 		{name: "every action is on the record", run: records},
 		{name: "a failed job has one letter for its attempts", run: recordsJobs},
+		{name: "a consumer records an event with a reason of events", run: recordsEvents},
 	}
 }
 
@@ -29,6 +30,12 @@ func discards(t *testing.T, s *storeSuite) {
 	u.Settle(tabletest.DieAt("t"))
 	d := s.letters(t)
 	a := deadletter.Selection{Filter: deadletter.Filter{Key: "a"}}
+	for _, reason := range []string{"", " \n"} {
+		n, err := deadletter.Discard(t.Context(), d, a, deadletter.Operator{Actor: "me", Reason: reason})
+		if !errors.Is(err, deadletter.ErrNoReason) || n != 0 {
+			t.Errorf("reason %q: discarded %d, error %v, want ErrNoReason", reason, n, err)
+		}
+	}
 	if n, err := deadletter.Discard(t.Context(), d, a, operator); err != nil || n != 2 {
 		t.Fatalf("discarded %d, error %v", n, err)
 	}
@@ -96,6 +103,9 @@ func purges(t *testing.T, s *storeSuite) {
 	left, _, err := d.List(t.Context(), deadletter.Filter{State: deadletter.StateAll})
 	if err != nil || len(left) != 6 || left[0].Type != "pending" || left[5].Type != "pending" {
 		t.Errorf("%d letters are left, error %v, want the six that are pending", len(left), err)
+	}
+	if n := s.Value(t, "SELECT sum(letters) FROM outbox_audit WHERE action = 'purge'"); n != "18" {
+		t.Errorf("the record has %s purged letters, want 18", n)
 	}
 	// A page deletes at most its limit.
 	for range 3 {
@@ -224,5 +234,45 @@ func recordsJobs(t *testing.T, s *storeSuite) {
 		*l.RequestID != job.RequestID || l.Reason != "MaxRetries" || l.Attempts != 3 ||
 		l.LastError != "bad last" || !tabletest.SameJSON(l.Payload, job.Payload) || l.Position != nil || l.Table != "" {
 		t.Errorf("got %+v", l)
+	}
+}
+
+func recordsEvents(t *testing.T, s *storeSuite) {
+	jobs, d := s.Jobs(t), s.letters(t)
+	event := deadletter.Job{Source: deadletter.SourceEvent, ID: tabletest.NewID(t), Type: "order.placed",
+		Payload: json.RawMessage("1"), Attempts: 3, Errors: []deadletter.Failure{{Error: "slow", Timestamp: time.Now()}}}
+	for _, reason := range []outbox.Reason{outbox.ReasonDeliveryFailed, outbox.ReasonDeserializationFailed,
+		outbox.ReasonDuplicateEvent, outbox.ReasonHandlerMissing} {
+		other := event
+		other.ID, other.Reason = tabletest.NewID(t), reason
+		if _, err := deadletter.Add(t.Context(), jobs, other); err != nil {
+			t.Errorf("%s: %v", reason, err)
+		}
+	}
+	event.Reason = outbox.ReasonHandlerTimeout
+	first, err := deadletter.Add(t.Context(), jobs, event)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := deadletter.Add(t.Context(), jobs, event); err != nil || again != first {
+		t.Errorf("recorded again: letter %s, error %v, want %s", again, err, first)
+	}
+	job := event
+	job.Source, job.Reason = deadletter.SourceJob, deadletter.JobTimeout
+	if other, err := deadletter.Add(t.Context(), jobs, job); err != nil || other == first {
+		t.Errorf("a job with the id of the event: letter %s, error %v, want another", other, err)
+	}
+	shown, err := d.Show(t.Context(), event.ID, "")
+	if err != nil || len(shown) != 2 {
+		t.Fatalf("%d letters, error %v, want 2", len(shown), err)
+	}
+	for _, l := range shown {
+		if l.ID == first && (l.Source != deadletter.SourceEvent || l.Reason != "HandlerTimeout" || l.Type != "order.placed" ||
+			l.Attempts != 3 || l.LastError != "slow") {
+			t.Errorf("got %+v", l)
+		}
+	}
+	if sum := replay(t, d, choose(first)); sum.Letters != 0 || !strings.Contains(whys(sum), "a consumer recorded it") {
+		t.Errorf("replayed %+v, want it skipped", sum)
 	}
 }

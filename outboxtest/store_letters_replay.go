@@ -200,6 +200,10 @@ func replaysOnce(t *testing.T, s *storeSuite) {
 	if n := s.Value(t, "SELECT sum(letters) FROM outbox_audit WHERE action = 'replay'"); len(again) != 120 || n != "120" {
 		t.Errorf("%d came back, the record has %s", len(again), n)
 	}
+	if n := s.Value(t, `SELECT count(*) FROM (SELECT replayed_at < lag(replayed_at) OVER (PARTITION BY event_key ORDER BY position)
+		AS early FROM job_dlq) l WHERE early`); n != "0" {
+		t.Errorf("%s letters were replayed before an earlier one of their key", n)
+	}
 }
 
 func replayResumes(t *testing.T, s *storeSuite) {
@@ -279,7 +283,18 @@ func replaysMended(t *testing.T, s *storeSuite) {
 		id := s.rows.Place(t, layout.Table, "t", "k")
 		u.Settle(tabletest.DieAt("t"))
 		o := choose(s.lettersOf(t, d, id)...)
+		for payload, says := range map[string]string{`{`: "not valid JSON", `"\u0000"`: "u0000"} {
+			o.Payload = json.RawMessage(payload)
+			if _, err := deadletter.Replay(t.Context(), d, o); !errors.Is(err, outbox.ErrInvalidEvent) ||
+				!strings.Contains(err.Error(), says) {
+				t.Errorf("%s: payload %s: got %v, want ErrInvalidEvent that says %q", layout.Table, payload, err, says)
+			}
+		}
 		o.Payload = json.RawMessage(`{"n": 2}`)
+		if _, err := deadletter.Replay(t.Context(), d, deadletter.ReplayOptions{Payload: o.Payload}); !errors.Is(err,
+			deadletter.ErrFilter) {
+			t.Errorf("%s: one payload for all letters: got %v, want ErrFilter", layout.Table, err)
+		}
 		if sum := replay(t, d, o); sum.Letters != 1 {
 			t.Fatalf("%s: %+v", layout.Table, sum)
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -92,75 +91,6 @@ func TestReplayIntoAMappedTable(t *testing.T) {
 	}
 }
 
-func TestReplayOfTheEventBus(t *testing.T) {
-	t.Parallel()
-	pool := browsed(t)
-	u := burying(t, pool, outbox.EventOutbox())
-	exec(t, pool,
-		`INSERT INTO event_outbox (app_id, event_id, event_type, payload, event_key) SELECT id, outbox_uuidv7(), 't', '{"n": 1}', 'k' FROM apps`)
-	died := u.settle(dieAt("t"))
-	d := openLetters(t, pool)
-	letter, err := d.Show(t.Context(), died[0].ID, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	// A payload can be mended on the way; the letter keeps what failed.
-	o := choose(letter[0].ID)
-	for payload, says := range map[string]string{`{`: "not valid JSON", `"\u0000"`: "u0000"} {
-		o.Payload = json.RawMessage(payload)
-		if _, err := deadletter.Replay(t.Context(), d, o); !errors.Is(err, outbox.ErrInvalidEvent) ||
-			!strings.Contains(err.Error(), says) {
-			t.Errorf("payload %s: got %v, want one that says %s", payload, err, says)
-		}
-	}
-	o.Payload = json.RawMessage(`{"n": 2}`)
-	if _, err := deadletter.Replay(t.Context(), d, deadletter.ReplayOptions{Payload: o.Payload}); !errors.Is(err,
-		deadletter.ErrFilter) {
-		t.Errorf("one payload for all: got %v", err)
-	}
-	replay(t, d, o)
-	again := u.settle(arrive)
-	if len(again) != 1 || again[0].ID != died[0].ID || again[0].Generation != 1 || string(again[0].Payload) != `{"n": 2}` {
-		t.Errorf("came back as %+v", again)
-	}
-	if n := query[int](t, pool, `SELECT count(*) FROM job_dlq WHERE payload = '{"n": 1}'`); n != 1 {
-		t.Error("the letter has lost the payload that failed")
-	}
-}
-
-// Two operators who replay the same filter at once: each letter goes once, and a key in order.
-func TestReplayByTwoAtOnce(t *testing.T) {
-	t.Parallel()
-	pool := browsed(t)
-	u := burying(t, pool, outbox.OutboxEvents())
-	writeOrders(t, pool, 300, "a", "b")
-	u.settle(dieAt("t"))
-	d := openLetters(t, pool)
-	var both sync.WaitGroup
-	var sums [2]deadletter.Replayed
-	for i := range sums {
-		both.Go(func() {
-			var err error
-			if sums[i], err = deadletter.Replay(t.Context(), d,
-				deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}, Operator: operator, Rate: 200}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	both.Wait()
-	if sums[0].Letters+sums[1].Letters != 600 || sums[0].Skipped+sums[1].Skipped != 0 || sums[0].Letters == 0 ||
-		sums[1].Letters == 0 {
-		t.Errorf("the two did %+v and %+v", sums[0], sums[1])
-	}
-	if n := query[int](t, pool, `SELECT count(*) FROM outbox_events WHERE status = 'NEW' AND generation = 1`); n != 600 {
-		t.Errorf("%d rows were put back once, want 600", n)
-	}
-	if n := query[int](t, pool,
-		`SELECT count(*) FROM (SELECT replayed_at < lag(replayed_at) OVER (PARTITION BY event_key ORDER BY position) AS wrong FROM job_dlq) l WHERE wrong`); n != 0 {
-		t.Errorf("%d letters went before an earlier one of their key", n)
-	}
-}
-
 // Jobs go back to their runner in the transaction that marks their letter.
 func TestReplayOfJobs(t *testing.T) {
 	t.Parallel()
@@ -179,10 +109,21 @@ func TestReplayOfJobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	failed := func(tx deadletter.Recorder, kind string) error {
+		_, err := deadletter.Add(t.Context(), tx, deadletter.Job{ID: uuid.New(), Type: kind, Payload: json.RawMessage("1"),
+			Reason: deadletter.JobMaxRetries, Attempts: 3, Errors: []deadletter.Failure{{Error: "no", Timestamp: time.Now()}}})
+		return err
+	}
 	for _, kind := range []string{"mail", "refused", "mail"} {
-		if _, err := deadletter.Add(t.Context(), NewJobLetters(pool), job(kind)); err != nil {
+		if err := failed(NewJobLetters(pool), kind); err != nil {
 			t.Fatal(err)
 		}
+	}
+	rolledBack := errors.New("rolled back")
+	if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		return errors.Join(failed(NewJobLetters(tx), "mail"), rolledBack)
+	}); !errors.Is(err, rolledBack) || query[int](t, pool, `SELECT count(*) FROM job_dlq`) != 3 {
+		t.Errorf("error %v, and a letter is kept whose transaction rolled back", err)
 	}
 	sum := replay(t, d, deadletter.ReplayOptions{Selection: deadletter.Selection{All: true}})
 	if sum.Letters != 2 || sum.Tables[""] != 2 || whys(sum) != "its runner did not take it: no such queue" {

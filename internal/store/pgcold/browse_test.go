@@ -2,13 +2,10 @@ package pgcold_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -28,148 +25,6 @@ func browser(t *testing.T, pool *pgxpool.Pool, layout outbox.Layout) *operate.Br
 		t.Fatal(err)
 	}
 	return b
-}
-
-func TestBrowsePages(t *testing.T) {
-	tier.Full(t)
-	pool := browsed(t)
-	exec(t, pool, `INSERT INTO crawl_runs (id, app_package) VALUES ('00000000-0000-0000-0000-000000000001', 'shop')`)
-	for table, insert := range map[string]string{
-		"outbox_events": `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('t.' || $1::text, now(), 'shop', '{}')`,
-		"event_outbox": `INSERT INTO event_outbox (app_id, event_id, event_type, payload)
-			SELECT id, outbox_uuidv7(), 't.' || $1::text, '{}' FROM apps WHERE namespace = 'default'`,
-		"crawl_outbox": `INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ('00000000-0000-0000-0000-000000000001', 't.' || $1::text, '{}')`,
-	} {
-		for i := range 7 {
-			exec(t, pool, insert, fmt.Sprint(i)) // one statement each: ids of one millisecond are ordered by chance below it
-			time.Sleep(time.Millisecond)
-		}
-		layout := map[string]outbox.Layout{"outbox_events": outbox.OutboxEvents(), "event_outbox": outbox.EventOutbox(),
-			"crawl_outbox": outbox.CrawlOutbox()}[table]
-		b := browser(t, pool, layout)
-		var topics []string
-		pages, after := 0, ""
-		for {
-			rows, next, err := b.List(t.Context(), operate.Filter{Limit: 3, After: after})
-			if err != nil {
-				t.Fatalf("%s: %v", table, err)
-			}
-			for _, r := range rows {
-				topics = append(topics, r.Topic)
-				if r.WrittenAt == nil || time.Since(*r.WrittenAt) > time.Hour {
-					t.Errorf("%s: written at %v", table, r.WrittenAt)
-				}
-			}
-			if pages++; next == "" {
-				break
-			}
-			after = next
-		}
-		if want := []string{"t.6", "t.5", "t.4", "t.3", "t.2", "t.1", "t.0"}; pages != 3 || !slices.Equal(topics, want) {
-			t.Errorf("%s: got %v in %d pages, want %v in 3", table, topics, pages, want)
-		}
-	}
-}
-
-func TestBrowseFilters(t *testing.T) {
-	pool := browsed(t)
-	exec(
-		t,
-		pool,
-		`INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, tenant_id, aggregate_id, status) VALUES
-		('order.placed', now(), 'shop', '1', 'acme', '42', 'NEW'), ('order.paid', now(), 'shop', '2', 'acme', '42', 'FAILED'),
-		('order.placed', now(), 'shop', '3', 'acme', '43', 'SENT'), ('order.placed', now(), 'shop', '4', 'umbrella', '42', 'DEAD')`,
-	)
-	exec(t, pool, `INSERT INTO crawl_runs (id, app_package) VALUES ('00000000-0000-0000-0000-000000000001', 'shop')`)
-	exec(t, pool, `INSERT INTO crawl_outbox (crawl_id, event_type, payload, published_at, next_retry_at) VALUES
-		('00000000-0000-0000-0000-000000000001', 'A', '1', NULL, NULL), ('00000000-0000-0000-0000-000000000001', 'B', '2', now(), NULL),
-		('00000000-0000-0000-0000-000000000001', 'C', '3', NULL, now())`)
-	tenantless := outbox.CrawlOutbox()
-	tenantless.Tenant, tenantless.KeyScope = "", nil
-	events, crawl := browser(t, pool, outbox.OutboxEvents()), browser(t, pool, outbox.CrawlOutbox())
-	for _, c := range []struct {
-		b    *operate.Browser
-		f    operate.Filter
-		want int
-	}{
-		{events, operate.Filter{}, 4},
-		{events, operate.Filter{Statuses: []string{"new", "Failed"}}, 2},
-		{events, operate.Filter{Tenant: "acme"}, 3},
-		{events, operate.Filter{Tenant: "acme", Key: "42"}, 2},
-		{events, operate.Filter{Topic: "order.placed", Key: "42"}, 2},
-		{events, operate.Filter{Topic: "order.placed", Statuses: []string{"DEAD"}}, 1},
-		{events, operate.Filter{Key: "no such"}, 0},
-		{crawl, operate.Filter{}, 3},
-		{crawl, operate.Filter{Tenant: "default"}, 3},
-		{crawl, operate.Filter{Tenant: "acme"}, 0},
-		{crawl, operate.Filter{Statuses: []string{"pending"}}, 1},
-		{crawl, operate.Filter{Statuses: []string{"retry"}}, 1},
-		{crawl, operate.Filter{Statuses: []string{"delivered", "RETRY"}}, 2},
-		{crawl, operate.Filter{Key: "00000000-0000-0000-0000-000000000001", Topic: "B"}, 1},
-	} {
-		rows, _, err := c.b.List(t.Context(), c.f)
-		if err != nil || len(rows) != c.want {
-			t.Errorf("%+v: got %d rows, error %v, want %d", c.f, len(rows), err, c.want)
-		}
-		for _, r := range rows {
-			if !slices.Contains(c.b.Statuses(), r.Status) {
-				t.Errorf("status %q is none of %v", r.Status, c.b.Statuses())
-			}
-		}
-	}
-	for _, c := range []struct {
-		b    *operate.Browser
-		f    operate.Filter
-		says string
-	}{
-		{events, operate.Filter{Statuses: []string{"SENT", "LOST"}}, `status "LOST" is none of NEW, FAILED, SENT, DEAD`},
-		{events, operate.Filter{After: "17"}, "after"},
-		{crawl, operate.Filter{After: uuid.NewString()}, "after"},
-		{browser(t, pool, tenantless), operate.Filter{Tenant: "acme"}, "no tenants"},
-	} {
-		if _, _, err := c.b.List(t.Context(), c.f); !errors.Is(err, operate.ErrFilter) ||
-			!strings.Contains(err.Error(), c.says) {
-			t.Errorf("%+v: got error %v, want operate.ErrFilter that says %q", c.f, err, c.says)
-		}
-	}
-}
-
-func TestBrowseShow(t *testing.T) {
-	pool := browsed(t)
-	id := uuid.Must(uuid.NewV7())
-	exec(
-		t,
-		pool,
-		`INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, payload, metadata, destination_topics, status, retry_count,
-		error_message, error_history, schema_id)
-		VALUES ($1, 'order.placed', now(), 'shop', '{"n": 1}', '{"trace_id": "t"}', '["a", "b"]', 'FAILED', 2, 'no such channel',
-		'[{"error": "no such channel", "timestamp": "2025-01-01"}]', 'order/1')`,
-		id,
-	)
-	b := browser(t, pool, outbox.OutboxEvents())
-	position := query[int64](t, pool, `SELECT position FROM outbox_events`)
-	for _, by := range []string{id.String(), fmt.Sprint(position)} {
-		d, err := b.Show(t.Context(), by, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := json.Marshal(d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, want := range []string{`"id":"` + id.String(), `"payload":{"n":1}`, `"destinations":["a","b"]`, `"attempts":2`,
-			`"schemaId":"order/1"`, `"trace_id":"t"`, `"timestamp":"2025-01-01"`} {
-			if !strings.Contains(string(text), want) {
-				t.Errorf("%s lacks %s", text, want)
-			}
-		}
-	}
-	if _, err := b.Show(t.Context(), uuid.NewString(), ""); !errors.Is(err, operate.ErrNoEvent) {
-		t.Errorf("unknown id: got %v, want operate.ErrNoEvent", err)
-	}
-	if _, err := b.Show(t.Context(), "first", ""); !errors.Is(err, operate.ErrFilter) {
-		t.Errorf("neither id nor position: got %v, want operate.ErrFilter", err)
-	}
 }
 
 // A reader sees no row of event_outbox before it names a tenant. An empty list would say that there

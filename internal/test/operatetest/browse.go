@@ -1,6 +1,7 @@
 package operatetest
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -185,6 +186,12 @@ func showsEvent(t *testing.T, s *suite) {
 		if d.DeliveredTo != nil {
 			t.Errorf("delivered to %s", d.DeliveredTo)
 		}
+		text, err := json.Marshal(d)
+		for _, want := range []string{`"id":"` + id.String(), `"destinations":`, `"attempts":2`, `"schemaId":"order/1"`} {
+			if err != nil || !strings.Contains(string(text), want) {
+				t.Errorf("the JSON of the event is %s, error %v, want %s in it", text, err, want)
+			}
+		}
 	}
 	trace := "4bf92f3577b34da6a3ce929d0e0e4736"
 	s.Exec(t,
@@ -221,6 +228,7 @@ func refusesFilters(t *testing.T, s *suite) {
 		{events, operate.Filter{Statuses: []string{"SENT", "LOST"}},
 			`status "LOST" is none of NEW, FAILED, SENT, DEAD`},
 		{events, operate.Filter{After: "yesterday"}, "after"},
+		{nameless, operate.Filter{After: uuid.NewString()}, "after"},
 		{nameless, operate.Filter{Statuses: []string{"DEAD"}}, "pending, retry, delivered"},
 		{nameless, operate.Filter{Tenant: "acme"}, "no tenants"},
 		{nameless, operate.Filter{Key: "42"}, "no keys"},
