@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outboxrelay/outbox/internal/test/pgtest"
 	"github.com/outboxrelay/outbox/server/crawl"
 )
 
@@ -21,7 +22,7 @@ func TestRefusedChangeLeavesNoTransaction(t *testing.T) {
 		crawl.Change{To: crawl.Failed, Events: append(of("A"), refused)}); !errors.Is(err, crawl.ErrInvalid) {
 		t.Errorf("got %v, want ErrInvalid", err)
 	}
-	if open := query[int](t, pool,
+	if open := pgtest.Query[int](t, pool,
 		"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in "+
 			"transaction%'"); open != 0 {
 		t.Errorf("%d transactions were left open", open)

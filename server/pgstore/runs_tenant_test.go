@@ -1,7 +1,6 @@
 package pgstore
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outboxrelay/outbox/internal/test/pgtest"
 	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/storetest"
@@ -126,11 +126,11 @@ func TestPlainSQLRowsGetTheirRunsTenant(t *testing.T) {
 	for _, role := range []string{"postgres", "outbox_run_producer", "outbox_owner"} {
 		p := as(t, pool, role)
 		run := newRun(t, r).ID
-		mine := query[uuid.UUID](t, p, "INSERT INTO crawl_runs (app_package) VALUES ('p') RETURNING id")
+		mine := pgtest.Query[uuid.UUID](t, p, "INSERT INTO crawl_runs (app_package) VALUES ('p') RETURNING id")
 		for _, table := range []string{"crawl_events", "crawl_outbox"} {
 			for id, want := range map[uuid.UUID]string{run: acme, mine: "default"} {
 				exec(t, p, "INSERT INTO "+table+" (crawl_id, event_type, payload) VALUES ($1, 'A', '{}')", id)
-				if got := query[string](t, pool, "SELECT tenant_id FROM "+table+" WHERE crawl_id = $1", id); got != want {
+				if got := pgtest.Query[string](t, pool, "SELECT tenant_id FROM "+table+" WHERE crawl_id = $1", id); got != want {
 					t.Errorf("%s as %s: tenant %q, want %q", table, role, got, want)
 				}
 			}
@@ -157,7 +157,7 @@ func TestPlans(t *testing.T) {
 	}
 	// Of the run that storetest makes the planner knows no events, and all indexes that begin with
 	// its id are as good.
-	long := query[uuid.UUID](t, super, "SELECT crawl_id FROM crawl_events LIMIT 1")
+	long := pgtest.Query[uuid.UUID](t, super, "SELECT crawl_id FROM crawl_events LIMIT 1")
 	explained := func(pool *pgxpool.Pool) storetest.Explained {
 		return storetest.Explained{Database: newDatabase(pool), Explain: func(statement string, args []any) string {
 			if !strings.Contains(statement, "FROM") && !strings.Contains(statement, "INSERT") &&
@@ -226,28 +226,3 @@ func TestPlans(t *testing.T) {
 
 // speakFor names a tenant to row-level security.
 const speakFor = "SELECT set_config('app.current_namespace', $1, true)"
-
-// The pace that a replay may have: pages of 500 over one connection. Printed, not asserted.
-func TestListEventsPace(t *testing.T) {
-	tier.Full(t)
-	t.Parallel()
-	r, pool := opened(t)
-	run := newRun(t, r).ID
-	exec(t, pool,
-		`INSERT INTO crawl_events (crawl_id, event_type, payload) SELECT $1, 'ACTION_EXECUTED', jsonb_build_object('n', i, 'text', repeat('x', 300)) FROM generate_series(1, 10000) i`, run)
-	begun, n := time.Now(), 0
-	for after := int64(0); ; {
-		page, err := r.ListEvents(context.WithoutCancel(t.Context()), acme, run, after, 500)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(page) == 0 {
-			break
-		}
-		n, after = n+len(page), page[len(page)-1].Seq
-	}
-	t.Logf("%d events, %.0f/s", n, float64(n)/time.Since(begun).Seconds())
-	if n != 10000 {
-		t.Errorf("got %d events", n)
-	}
-}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/test/pgtest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 	"github.com/outboxrelay/outbox/outboxtest"
 	"github.com/outboxrelay/outbox/relay"
@@ -97,7 +98,7 @@ func recent(t *testing.T, name string, at *time.Time) {
 // listsAll reads a tenant's runs by twos.
 func listsAll(t *testing.T, r *Runs, pool *pgxpool.Pool, tenant string) {
 	t.Helper()
-	want := query[[]uuid.UUID](t, pool,
+	want := pgtest.Query[[]uuid.UUID](t, pool,
 		"SELECT array_agg(id ORDER BY created_at DESC, id DESC) FROM crawl_runs WHERE tenant_id = $1", tenant)
 	var got []uuid.UUID
 	filter := crawl.RunFilter{Limit: 2}

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/pgtest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/server/crawl"
@@ -68,7 +69,7 @@ func newHarness(t *testing.T, url string) storetest.StoreHarness {
 		},
 		Value: func(t *testing.T, sql string, args ...any) string {
 			t.Helper()
-			return query[string](t, pool, "SELECT coalesce(("+numbered(sql)+")::text, '')", args...)
+			return pgtest.Query[string](t, pool, "SELECT coalesce(("+numbered(sql)+")::text, '')", args...)
 		},
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/operate"
+	"github.com/outboxrelay/outbox/internal/test/pgtest"
 	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
@@ -24,7 +25,7 @@ func TestWaitingPlans(t *testing.T) {
 		  FROM generate_series(1, 50000) i`)
 	exec(t, pool, `ANALYZE outbox_events`)
 	ctx, since := t.Context(), time.Now().Add(-time.Hour)
-	waiting := query[uuid.UUID](t, pool, `SELECT id FROM outbox_events WHERE position = 50000`)
+	waiting := pgtest.Query[uuid.UUID](t, pool, `SELECT id FROM outbox_events WHERE position = 50000`)
 	for _, c := range []struct {
 		ask     func(b *operate.Browser) error
 		indexes []string

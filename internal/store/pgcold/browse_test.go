@@ -15,6 +15,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/operate"
 	"github.com/outboxrelay/outbox/internal/store/pgcold"
 	"github.com/outboxrelay/outbox/internal/test/operatetest"
+	"github.com/outboxrelay/outbox/internal/test/pgtest"
 	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
@@ -68,7 +69,7 @@ func TestBrowseUnderRowLevelSecurity(t *testing.T) {
 func TestBrowseKnown(t *testing.T) {
 	pool := browsed(t)
 	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('t', now(), 's', '1')`)
-	id := query[uuid.UUID](t, pool, `SELECT id FROM outbox_events`)
+	id := pgtest.Query[uuid.UUID](t, pool, `SELECT id FROM outbox_events`)
 	err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 		known, err := browser(
 			t,
@@ -126,7 +127,7 @@ func TestBrowsePlans(t *testing.T) {
 			t.Errorf("%s %v is not served by %s:\n%s", c.layout.Table, c.statuses, c.index, plan)
 		}
 	}
-	event := query[uuid.UUID](t, pool, `SELECT event_id FROM outbox_deliveries LIMIT 1`)
+	event := pgtest.Query[uuid.UUID](t, pool, `SELECT event_id FROM outbox_deliveries LIMIT 1`)
 	shown := plans(t, pool, outbox.OutboxEvents(), func(b *operate.Browser) error {
 		_, err := b.Show(t.Context(), event.String(), "")
 		return err
@@ -158,7 +159,7 @@ func TestShowSaysWhatIsHidden(t *testing.T) {
 	t.Parallel()
 	pool := browsed(t)
 	exec(t, pool, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('t', now(), 's', '1')`)
-	id := query[uuid.UUID](t, pool, `SELECT id FROM outbox_events`).String()
+	id := pgtest.Query[uuid.UUID](t, pool, `SELECT id FROM outbox_events`).String()
 	reader := as(t, pool, "outbox_reader")
 	if d, err := browser(t, reader, outbox.OutboxEvents()).Show(t.Context(), id, ""); err != nil || !d.DeliveriesHidden {
 		t.Errorf("got %+v, error %v, want DeliveriesHidden", d, err)

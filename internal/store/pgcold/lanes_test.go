@@ -10,6 +10,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/operate"
+	"github.com/outboxrelay/outbox/internal/test/pgtest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
@@ -62,7 +63,7 @@ func TestLanesOfALog(t *testing.T) {
 	if err != nil || len(records) == 0 {
 		t.Fatalf("claimed %d, %v", len(records), err)
 	}
-	owner := query[uuid.UUID](t, pool, "SELECT owner FROM outbox_relays")
+	owner := pgtest.Query[uuid.UUID](t, pool, "SELECT owner FROM outbox_relays")
 	outcomes := make([]outbox.Outcome, len(records))
 	for i, r := range records {
 		outcomes[i] = outbox.Outcome{Record: r, State: outbox.Delivered}

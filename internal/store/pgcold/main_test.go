@@ -9,12 +9,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/pgtest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
 func TestMain(m *testing.M) { testenv.Main(m) }
+
+var as, exec = pgtest.As, pgtest.Exec
 
 // migratedURL is a new database with all sets.
 func migratedURL(t *testing.T) string {
@@ -23,31 +26,10 @@ func migratedURL(t *testing.T) string {
 		func(ctx context.Context, url string) error { return migrations.Up(ctx, url, "core", "events", "crawl") })
 }
 
-// browsed returns a pool with ordinary sessions, as people use, on a migrated database.
+// browsed returns a pool of ordinary sessions on a migrated database.
 func browsed(t *testing.T) *pgxpool.Pool {
 	t.Helper()
-	pool, err := pgxpool.New(t.Context(), migratedURL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool
-}
-
-// as returns a pool to the same database whose sessions have one of the roles.
-func as(t *testing.T, pool *pgxpool.Pool, role string) *pgxpool.Pool {
-	t.Helper()
-	if err := migrations.ApplyRoles(t.Context(), pool.Config().ConnString()); err != nil {
-		t.Fatal(err)
-	}
-	cfg := pool.Config()
-	cfg.ConnConfig.RuntimeParams["role"] = role
-	p, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Close)
-	return p
+	return pgtest.Sessions(t, migratedURL(t))
 }
 
 // table opens a table as a relay does.
@@ -69,20 +51,4 @@ func serving(t *testing.T, pool *pgxpool.Pool, layout outbox.Layout) (outbox.Sto
 		t.Fatal(err)
 	}
 	return s, leased.Lanes
-}
-
-func exec(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) {
-	t.Helper()
-	if _, err := pool.Exec(t.Context(), sql, args...); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-}
-
-func query[T any](t *testing.T, pool *pgxpool.Pool, sql string, args ...any) T {
-	t.Helper()
-	var v T
-	if err := pool.QueryRow(t.Context(), sql, args...).Scan(&v); err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-	return v
 }
