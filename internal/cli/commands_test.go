@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -112,28 +111,8 @@ func TestHelp(t *testing.T) {
 	contains(t, e.ok(""), "Available Commands", "OUTBOX_DATABASE_URL", "130 ended at once by a second signal")
 }
 
-func TestSettingsPrecedence(t *testing.T) {
+func TestVersionNamesTheSchema(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "outbox.yaml")
-	if err := os.WriteFile(file, []byte("listen: file:1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		extra []string
-		args  []string
-		want  string
-	}{
-		{nil, nil, ""},
-		{[]string{"OUTBOX_CONFIG=" + file}, nil, "file:1"},
-		{nil, []string{"--config", file}, "file:1"},
-		{[]string{"OUTBOX_CONFIG=" + file, "OUTBOX_LISTEN=env:1"}, nil, "env:1"},
-		{[]string{"OUTBOX_CONFIG=" + file, "OUTBOX_LISTEN=env:1"}, []string{"--listen", "flag:1"}, "flag:1"},
-	} {
-		out := env{t: t, extra: c.extra}.ok("", append([]string{"config", "print", "-o", "json"}, c.args...)...)
-		if !strings.Contains(strings.Join(strings.Fields(out), ""), `"listen","value":"`+c.want+`"`) {
-			t.Errorf("%v %v: printed %s, want %s", c.extra, c.args, out, c.want)
-		}
-	}
 	version := decode[struct {
 		Go     string
 		Schema map[string]int

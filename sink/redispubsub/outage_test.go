@@ -99,38 +99,6 @@ func TestScriptFlush(t *testing.T) {
 	sub.want("c", ids(sent...)...)
 }
 
-// The server dies and comes back. What is published meanwhile is unavailable, then it goes on
-// without a new Sink.
-func TestRestart(t *testing.T) {
-	server := testenv.RedisServerWith(t,
-		testenv.RedisConfig{Args: []string{"--appendonly", "yes", "--appendfsync", "always"}})
-	sink, admin := open(t, server, Config{Envelope: idEnvelope})
-	before, after := event(t, "c", 1), event(t, "c", 1)
-	deliver(t, sink, before)
-	if err := server.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		for _, res := range sink.Publish(t.Context(), []outbox.Delivery{before, after}) {
-			wantUnavailable(t, res, "")
-		}
-	}
-	if err := sink.Abilities().Ping(t.Context()); err == nil {
-		t.Error("Ping answers for a dead server")
-	}
-	if err := server.Restart(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, func() bool { return sink.Abilities().Ping(t.Context()) == nil && admin.Ping(t.Context()).Err() == nil })
-	sub := subscribe(t, admin, "c")
-	// This server saves what it remembers, so even now the copy is refused.
-	if got, want := sink.Publish(t.Context(), []outbox.Delivery{before, after}),
-		[]outbox.Result{{Duplicate: true}, {}}; !slices.Equal(got, want) {
-		t.Errorf("answered %+v, want %+v", got, want)
-	}
-	sub.want("c", ids(after)...)
-}
-
 // Close ends a round trip that Publish gave up on, instead of waiting for its time-out.
 func TestClose(t *testing.T) {
 	server := testenv.RedisServer(t)

@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -128,24 +127,6 @@ func TestPrintedSQLMakesTheSameSchema(t *testing.T) {
 	run(t, migrated, "DROP TABLE outbox_migrations_core, outbox_migrations_events, outbox_migrations_crawl")
 	if got, want := catalog(t, byHand), catalog(t, migrated); !reflect.DeepEqual(got, want) {
 		t.Errorf("by hand:\n%s\nmigrated:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-}
-
-func TestUpFromTenGoroutines(t *testing.T) {
-	tier.Full(t)
-	t.Parallel()
-	url := testenv.Database(t)
-	var group sync.WaitGroup
-	for range 10 {
-		group.Go(func() {
-			if err := pgmigrations.Up(t.Context(), url, pgmigrations.Sets...); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	group.Wait()
-	if got := versions(t, url); got != everything {
-		t.Fatal(got)
 	}
 }
 
