@@ -162,6 +162,9 @@ func appendsManyEvents(t *testing.T, s *suite) {
 	r.wants(t, "events", "2001", "SELECT count(*) FROM crawl_events")
 	r.wants(t, "events out of their order", "0",
 		"SELECT count(*) FROM crawl_events WHERE seq > 1 AND CAST(CAST(payload AS text) AS integer) <> seq")
+	// The longest type and numbers of the largest and smallest exponents are valid for every store.
+	r.change(t, r.start(t).ID, crawl.Change{Events: []crawl.NewEvent{{ID: uuid.New(),
+		Type: strings.Repeat("A_9", 16) + "ZZ", Payload: json.RawMessage(`{"é": "😀", "n": 1e131071, "m": 0.1e-16000}`)}}})
 }
 
 func appendsEventOnce(t *testing.T, s *suite) {

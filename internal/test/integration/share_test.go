@@ -46,7 +46,7 @@ func TestRelaysShareTheLanes(t *testing.T) {
 	relays := []*exec.Cmd{w.relay(t, nil, flags...)}
 	w.split(t, 1)
 	done := make(chan *history)
-	go func() { done <- writeConcurrently(t, w, orderEvents/2) }()
+	go func() { done <- writeConcurrently(t, w, orderEvents) }()
 	for n := 2; n <= 3; n++ {
 		relays = append(relays, w.relay(t, nil, flags...))
 		if took := w.split(t, n); took > ttl {

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -189,7 +188,7 @@ func TestStreamCursor(t *testing.T) {
 	}
 }
 
-// The run of another tenant does not exist, and a ticket opens one stream.
+// The run of another tenant does not exist.
 func TestStreamAuthentication(t *testing.T) {
 	t.Parallel()
 	s := newStreams(t)
@@ -220,35 +219,6 @@ func TestStreamAuthentication(t *testing.T) {
 			if status, body := get(t, url, "Authorization", auth); status != want {
 				t.Errorf("%s: %d %s, want %d", url, status, body, want)
 			}
-		}
-	}
-	ticket := func(auth string) string {
-		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, n.server.URL+"/v1/stream-tickets", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		req.Header.Set("Authorization", auth)
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = resp.Body.Close() }()
-		var made struct{ Ticket string }
-		if err := json.NewDecoder(resp.Body).Decode(&made); err != nil || resp.StatusCode != http.StatusCreated {
-			t.Fatalf("make a ticket: %d, %v", resp.StatusCode, err)
-		}
-		return made.Ticket
-	}
-	url := n.server.URL + "/v1/runs/" + run.String() + "/stream?ticket="
-	mine, theirs := ticket(owner), ticket(other)
-	for i, tt := range []struct {
-		ticket string
-		status int
-	}{{mine, http.StatusOK}, {mine, http.StatusUnauthorized}, {theirs, http.StatusNotFound},
-		{"obt_nonsense", http.StatusUnauthorized}} {
-		if status, body := get(t, url+tt.ticket); status != tt.status {
-			t.Errorf("attempt %d: %d %s, want %d", i, status, body, tt.status)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -73,98 +72,6 @@ func TestRefusedChannelIsRetriedThenDead(t *testing.T) {
 		`SELECT count(*) = 1 AND bool_and(published_at IS NOT NULL) FROM crawl_outbox`)
 	if got := w.wait(t, 1, 300*time.Millisecond); len(got) != 1 || string(got[0].Data) != "3" {
 		t.Errorf("received %+v, want only the event of the run that is not refused", got)
-	}
-}
-
-// ADR-004, destination_topics: each destination has its own outcome, and a retry goes only to those
-// that failed. The next event of the key waits for all of them.
-func TestEachDestinationHasItsOwnOutcome(t *testing.T) {
-	tier.Full(t)
-	t.Parallel()
-	w := newWorld(t)
-	w.command(t, "ACL", "SETUSER", "relay", "on", ">secret", "~*", "+@all", "resetchannels", "&open")
-	w.exec(t, `INSERT INTO outbox_events (event_topic, occurred_at, aggregate_id, source_bc, destination_topics, payload)
-		VALUES ('a', now(), 'k', 's', '["open", "shut"]', '1'), ('b', now(), 'k', 's', '["open"]', '2')`)
-	w.relay(t, nil, "--table", "outbox_events", "--sink",
-		"redis://relay:secret@"+w.redis.Addr(), "--backoff-base", "200ms", "--max-attempts", "100")
-	w.eventually(t, "one destination is served, the other was tried again", `SELECT delivered_to = '["open"]' AND retry_count > 1 FROM outbox_events WHERE event_topic = 'a' AND status = 'FAILED'
-		UNION ALL SELECT false LIMIT 1`)
-	w.command(t, "ACL", "SETUSER", "relay", "&shut")
-	w.eventually(t, "both events are delivered", `SELECT count(*) = 2 FROM outbox_events WHERE status = 'SENT'`)
-	var got []string
-	for _, m := range w.wait(t, 3, 300*time.Millisecond) {
-		got = append(got, m.Channel+" "+m.Type)
-	}
-	if want := "[open a shut a open b]"; fmt.Sprint(got) != want {
-		t.Errorf("received %v, want %s", got, want)
-	}
-}
-
-// FR-005 "Handles Redis downtime gracefully": while the broker is down no attempt is counted; on
-// its return everything arrives.
-func TestRedisDownBurnsNoAttempts(t *testing.T) {
-	tier.Full(t)
-	t.Parallel()
-	w := newWorld(t)
-	w.relay(t, nil, "--table", "outbox_events")
-	w.exec(t, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('first', now(), 's', '0')`)
-	w.wait(t, 1, 0)
-	noError(t, w.redis.Kill())
-	w.exec(t,
-		`INSERT INTO outbox_events (event_topic, occurred_at, aggregate_id, source_bc, payload) SELECT 'later', now(), (i % 7)::text, 's', to_jsonb(i) FROM generate_series(1, 500) i`)
-	time.Sleep(3 * time.Second) // several attempts to publish, all in vain
-	w.holds(t, "nothing was counted or given up",
-		`SELECT count(*) = 500 FROM outbox_events WHERE status = 'NEW' AND retry_count = 0`)
-	noError(t, w.redis.Restart())
-	again := subscribe(t, w.redis)
-	w.eventually(t, "everything was delivered", `SELECT count(*) = 501 FROM outbox_events WHERE status = 'SENT'`)
-	// Pub/Sub reaches who is subscribed: what came between the restart and the subscription is not
-	// seen again.
-	seen := map[string]bool{}
-	for _, m := range again.wait(t, 1, 300*time.Millisecond) {
-		if seen[m.ID] {
-			t.Errorf("event %s arrived twice", m.ID)
-		}
-		seen[m.ID] = true
-	}
-}
-
-// FR-005 "Graceful shutdown: Finish current batch before stopping": on SIGTERM under load the relay
-// settles what it published, gives its lanes up at once and exits with 0; a successor goes on
-// without a duplicate.
-func TestSIGTERMFinishesTheBatch(t *testing.T) {
-	tier.Full(t)
-	t.Parallel()
-	w := newWorld(t)
-	const events = 30_000
-	w.exec(t,
-		`INSERT INTO outbox_events (event_topic, occurred_at, aggregate_id, source_bc, payload) SELECT 'e', now(), (i % 50)::text, 's', to_jsonb(i) FROM generate_series(1, $1::int) i`, events)
-	first := w.relay(t, nil, "--table", "outbox_events", "--batch", "100")
-	w.wait(t, 1000, 0)
-	noError(t, first.Process.Signal(syscall.SIGTERM))
-	if err := first.Wait(); err != nil {
-		t.Fatalf("the relay ended with %v, want exit code 0", err)
-	}
-	received := w.wait(t, 1000, 300*time.Millisecond)
-	if len(received) == events {
-		t.Fatal("the relay had delivered everything before it was stopped: the test did not meet what it is for")
-	}
-	w.holds(t, "exactly what was published is settled",
-		fmt.Sprintf(`SELECT count(*) = %d FROM outbox_events WHERE status = 'SENT'`, len(received)))
-	w.holds(t, "no lane is held", `SELECT count(*) = 64 FROM outbox_lanes WHERE owner IS NULL`)
-	w.relay(t, nil, "--table", "outbox_events")
-	all := w.wait(t, events, 500*time.Millisecond)
-	if len(all) != events {
-		t.Errorf("received %d messages, want %d", len(all), events)
-	}
-	last := map[string]int{}
-	for _, m := range all {
-		var n int
-		noError(t, json.Unmarshal(m.Data, &n))
-		if n <= last[m.Key] {
-			t.Fatalf("key %s: event %d arrived after %d", m.Key, n, last[m.Key])
-		}
-		last[m.Key] = n
 	}
 }
 
