@@ -3,6 +3,7 @@ package outboxtest
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -88,15 +89,25 @@ func goesRoundTenants(t *testing.T, s *storeSuite) {
 	for i := range 100 {
 		s.commits(t, ofTenant(2, fmt.Sprintf("Tenant %d ü", i))...)
 	}
-	reached := map[string]bool{}
-	for range 4 {
-		_, of := fairly(t, r, outbox.ClaimLimit{Records: 200, Bytes: 64 << 20})
-		for tenant := range of {
-			reached[tenant] = true
+	all := map[string]bool{}
+	for _, lanes := range [][]outbox.Lane{r.lanes, r.lanes[:20], r.lanes[20:]} {
+		part, reached, want := *r, map[string]bool{}, map[string]bool{}
+		part.lanes = lanes
+		for range 4 {
+			_, of := fairly(t, &part, outbox.ClaimLimit{Records: 200, Bytes: 64 << 20})
+			for tenant := range of {
+				reached[tenant] = true
+			}
+		}
+		for _, rec := range part.claim() {
+			want[rec.TenantID], all[rec.TenantID] = true, true
+		}
+		if !maps.Equal(reached, want) {
+			t.Errorf("four claims from %d lanes reach %d tenants, want %d", len(lanes), len(reached), len(want))
 		}
 	}
-	if len(reached) != 101 {
-		t.Errorf("four claims reach %d of 101 tenants", len(reached))
+	if len(all) != 101 {
+		t.Errorf("the lanes have events of %d tenants, want 101", len(all))
 	}
 }
 

@@ -23,7 +23,7 @@ func settleTests() []storeTest {
 		{name: "what was refused before is settled, whatever it is to become", run: settlesAgain, notInLog: noState},
 		{name: "a dead event becomes a letter for each failed destination, with its history", run: settlesDead,
 			notInLog: noState},
-		{name: "a dead row of crawl_outbox leaves its table, and its letter knows it", run: settlesDeadRow,
+		{name: "a dead row leaves crawl_outbox for its letter, and is failed in event_outbox", run: settlesDeadRow,
 			notInLog: noOther},
 		{name: "a dead letter needs no registered tenant", run: settlesUnknownTenant},
 		{name: "a dead event whose letters cannot all be kept has none, and waits; the others do not", run: settlesRefused,
@@ -34,6 +34,8 @@ func settleTests() []storeTest {
 			notInLog: noState},
 		{name: "a settle that is sent twice counts once", run: settlesTwice},
 		{name: "a settle that comes after a replay changes nothing", run: ignoresSettleAfterReplay,
+			notInLog: noState},
+		{name: "a settle changes nothing of another event at the same position", run: settlesOtherEvent,
 			notInLog: noState},
 		{name: "an error of any text can be kept", run: keepsAnyError, notInLog: noState},
 	}
@@ -217,6 +219,15 @@ func settlesDeadRow(t *testing.T, s *storeSuite) {
 		origin["payload"] != nil || origin["published_at"] != nil {
 		t.Errorf("the letter remembers %v", origin)
 	}
+	s.rows.MakeApp(t, "acme")
+	s.Exec(t, `INSERT INTO event_outbox (app_id, event_id, event_type, payload)
+		VALUES ((SELECT id FROM apps WHERE namespace = 'acme'), ?1, 't', '1')`, tabletest.NewID(t).String())
+	bus := s.serve(t, outbox.EventOutbox())
+	bus.settles(outbox.Settled{Dead: 1}, buried(bus.only(), "x"))
+	if got := s.Value(t, `SELECT concat((SELECT status FROM event_outbox), ' of ', a.namespace)
+		FROM job_dlq l JOIN apps a ON a.id = l.app_id WHERE outbox_table = 'event_outbox'`); got != "failed of acme" {
+		t.Errorf("the dead row of event_outbox is %q, want it failed, and its letter of its application", got)
+	}
 }
 
 func settlesUnknownTenant(t *testing.T, s *storeSuite) {
@@ -368,6 +379,18 @@ func ignoresSettleAfterReplay(t *testing.T, s *storeSuite) {
 		}
 	}
 	r.settles(outbox.Settled{Delivered: 3}, delivered(r.claim()...)...)
+}
+
+// After a failover to a standby that lags, new rows take positions that were claimed before.
+func settlesOtherEvent(t *testing.T, s *storeSuite) {
+	r := s.serve(t, outbox.OutboxEvents())
+	s.commits(t, keyed("a1", "a"))
+	claimed := r.only()
+	s.Exec(t, "UPDATE outbox_events SET id = ?1", tabletest.NewID(t).String())
+	if got := r.settle(delivered(claimed)...); !s.mode.Removes() && got != (outbox.Settled{Lost: 1}) {
+		t.Errorf("settled %+v, want it lost", got)
+	}
+	r.wants("a1")
 }
 
 func keepsAnyError(t *testing.T, s *storeSuite) {

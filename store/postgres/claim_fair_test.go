@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,86 +47,6 @@ func claimed(
 		of[r.TenantID]++
 	}
 	return records, of
-}
-
-// prefix fails unless the records of each key are the first that the table has of it, with none
-// left out.
-func prefix(t *testing.T, pool *pgxpool.Pool, records []*outbox.Record) {
-	t.Helper()
-	byKey := map[string][]int64{}
-	for _, r := range records {
-		k := r.TenantID + "/" + r.AggregateID
-		byKey[k] = append(byKey[k], r.Position)
-	}
-	for k, got := range byKey {
-		want := query[[]int64](t, pool, `SELECT array_agg(position ORDER BY position) FROM (SELECT position FROM outbox_events
-			WHERE tenant_id || '/' || aggregate_id = $1 AND status IN ('NEW', 'FAILED') ORDER BY position LIMIT $2) AS first`, k, len(got))
-		if !slices.Equal(got, want) {
-			t.Errorf("key %s: got positions %v, want %v", k, got, want)
-		}
-	}
-}
-
-// Two relays, each with half of the lanes, see all of it between them and nothing twice.
-func TestFairClaimOfHalfTheLanes(t *testing.T) {
-	t.Parallel()
-	pool := migrated(t)
-	s, _, lanes := serving(t, pool, outbox.OutboxEvents())
-	writeFor(t, pool, 20_000, "flood")
-	writeFor(t, pool, 30, "trickle")
-	n := 0
-	for _, half := range [][]outbox.Lane{lanes[:32], lanes[32:]} {
-		records, of := claimed(t, s, half, fairly)
-		prefix(t, pool, records)
-		n += of["trickle"]
-	}
-	if n != 30 {
-		t.Errorf("two halves of the lanes bring %d of 30", n)
-	}
-}
-
-// Where there are more tenants than fit one claim, each set of lanes goes round them on its own.
-func TestFairClaimGoesRoundManyTenants(t *testing.T) {
-	t.Parallel()
-	pool := migrated(t)
-	s, _, lanes := serving(t, pool, outbox.OutboxEvents())
-	writeFor(t, pool, 5000, "flood")
-	var names []string
-	for i := range 199 {
-		names = append(names, fmt.Sprintf("Tenant %d ü", i))
-	}
-	writeFor(t, pool, 10, names...)
-	for _, set := range [][]outbox.Lane{lanes[:20], lanes[20:]} {
-		reached := map[string]int{}
-		for range 4 {
-			_, of := claimed(t, s, set, outbox.ClaimLimit{Records: 640, Bytes: 8 << 20, Fair: true})
-			for tenant := range of {
-				reached[tenant]++
-			}
-		}
-		want := map[string]bool{}
-		for _, r := range must(t)(s.Claim(t.Context(), set, outbox.ClaimLimit{Records: 1 << 20, Bytes: 1 << 30})) {
-			want[r.TenantID] = true
-		}
-		for tenant := range want {
-			if reached[tenant] == 0 {
-				t.Errorf("%d lanes: %s was not reached in four claims", len(set), tenant)
-			}
-		}
-		if len(want) < 150 {
-			t.Errorf("%d lanes have rows of %d tenants only", len(set), len(want))
-		}
-	}
-}
-
-func must(t *testing.T) func([]*outbox.Record, error) []*outbox.Record {
-	return func(r []*outbox.Record, err error) []*outbox.Record {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
 }
 
 // A tenant whose rows are all behind a key that waits costs a claim no more than the rows that it

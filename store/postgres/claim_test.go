@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -95,42 +94,6 @@ func writeOrders(t *testing.T, pool *pgxpool.Pool, n int, keys ...string) {
 		  FROM generate_series(1, $1::int) i, unnest($2::text[]) WITH ORDINALITY u (k, ord) ORDER BY i, ord`, n, keys)
 }
 
-func topicsAndKeys(records []*outbox.Record) []string {
-	var s []string
-	for _, r := range records {
-		s = append(s, fmt.Sprintf("%s/%s", r.AggregateID, r.Payload))
-	}
-	return s
-}
-
-func TestClaimDecodesEveryColumn(t *testing.T) {
-	t.Parallel()
-	pool := migrated(t)
-	s, _, lanes := serving(t, pool, outbox.OutboxEvents())
-	id := uuid.Must(uuid.NewV7())
-	exec(t, pool, `INSERT INTO outbox_events (id, event_topic, occurred_at, schema_id, schema_version, aggregate_id, aggregate_type, tenant_id, source_bc,
-			destination_topics, payload, metadata, retry_count, generation, delivered_to, created_at)
-		VALUES ($1, 'order.placed', '2026-01-02 03:04:05.678901+00', 'order', 3, '42', 'Order', 'acme', 'shop', '["a","b"]', '{"ü": 1.50}', '{"trace_id": "t"}', 2, 1,
-			'["a"]', '2026-01-02 03:04:06+00')`, id)
-	records, err := s.Claim(t.Context(), lanes, everything)
-	if err != nil || len(records) != 1 {
-		t.Fatalf("got %d records, error %v", len(records), err)
-	}
-	r := records[0]
-	want := outbox.Record{
-		Event: outbox.Event{ID: id, Topic: "order.placed", OccurredAt: time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC),
-			SchemaID: "order", SchemaVersion: 3,
-			AggregateType: "Order", AggregateID: "42", TenantID: "acme", Source: "shop", Destinations: []string{"a", "b"},
-			Payload: []byte(`{"ü": 1.50}`)},
-		Position: 1, Lane: int16(r.OrderKey & 63), OrderKey: r.OrderKey, Keyed: true,
-		Sequence: 1, Attempts: 2, Generation: 1, Place: 1, WrittenAt: time.Date(2026, 1, 2, 3, 4, 6, 0, time.UTC),
-		DeliveredTo: []string{"a"}, RawMetadata: []byte(`{"trace_id": "t"}`),
-	}
-	if got, want := fmt.Sprintf("%+v", *r), fmt.Sprintf("%+v", want); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-}
-
 // deliver claims, expects want records and settles them as delivered.
 func deliver(t *testing.T, s *store, owner uuid.UUID, lanes []outbox.Lane, want int) {
 	t.Helper()
@@ -164,46 +127,6 @@ func TestClaimBoundsBytes(t *testing.T) {
 	tiny, err := s.Claim(t.Context(), lanes, outbox.ClaimLimit{Records: 1000, Bytes: 10})
 	if err != nil || len(tiny) != 1 {
 		t.Errorf("got %d records, error %v; a record above the limit must come alone, or it never would", len(tiny), err)
-	}
-}
-
-// A table of the user's own is served through a layout of names.
-func TestClaimMappedTable(t *testing.T) {
-	t.Parallel()
-	pool := migrated(t)
-	exec(t, pool, `CREATE SCHEMA "odd ""name"`)
-	exec(t, pool, `CREATE TABLE "odd ""name"."My Outbox" ("N" bigserial PRIMARY KEY, "uid" uuid NOT NULL DEFAULT gen_random_uuid(), kind text, body json, customer int,
-		region text, done_at timestamptz, tries int NOT NULL DEFAULT 0, due timestamptz)`)
-	layout := outbox.Layout{Table: `odd "name.My Outbox`, ID: "uid", Position: "N", Topic: "kind", Payload: "body",
-		Key: "customer", KeyScope: []string{"region"},
-		DeliveredAt: "done_at", Attempts: "tries", NextRetryAt: "due"}
-	s, owner, lanes := serving(t, pool, layout)
-	exec(t, pool, `INSERT INTO "odd ""name"."My Outbox" (kind, body, customer, region) VALUES
-		('k', '{"n":1}', 7, 'eu'), ('k', '{"n":2}', 7, 'eu'), ('k', '{"n":3}', 7, 'us'), ('k', '{"n":4}', 7, NULL), ('k', '{"n":5}', NULL, 'eu')`)
-	records, err := s.Claim(t.Context(), lanes, everything)
-	if err != nil || len(records) != 5 {
-		t.Fatalf("got %d records, error %v", len(records), err)
-	}
-	if records[0].OrderKey != records[1].OrderKey || records[0].OrderKey == records[2].OrderKey || !records[3].Keyed ||
-		records[4].Keyed {
-		t.Errorf("keys: %+v %+v %+v %+v %+v", records[0], records[1], records[2], records[3], records[4])
-	}
-	if _, err := s.Settle(t.Context(), owner, lanes, []outbox.Outcome{
-		{Record: records[0], State: outbox.Retry, Attempts: 1, RetryIn: time.Hour,
-			Failures: []outbox.Failure{{Error: "boom"}}},
-		{Record: records[2], State: outbox.Delivered},
-		{Record: records[3], State: outbox.Dead, Attempts: 5,
-			Failures: []outbox.Failure{{Error: "boom", Reason: outbox.ReasonDeliveryFailed}}},
-	}); err != nil {
-		t.Fatal(err)
-	}
-	left, err := s.Claim(t.Context(), lanes, everything)
-	if err != nil || len(left) != 1 || string(left[0].Payload) != `{"n":5}` {
-		t.Errorf("got %v, error %v; only the keyless row is left: the second of its key waits behind the first",
-			topicsAndKeys(left), err)
-	}
-	if n := query[int](t, pool, "SELECT count(*) FROM job_dlq WHERE outbox_table = $1", layout.Table); n != 1 {
-		t.Errorf("got %d dead letters, want 1", n)
 	}
 }
 

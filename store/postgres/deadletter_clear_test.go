@@ -11,6 +11,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/test/tabletest"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
@@ -29,8 +30,8 @@ func TestOperatorRole(t *testing.T) {
 	exec(t, pool, `INSERT INTO crawl_runs (id, app_package) VALUES ('00000000-0000-0000-0000-000000000001', 'shop')`)
 	exec(t, pool,
 		`INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ('00000000-0000-0000-0000-000000000001', 'NODE', '1')`)
-	for _, u := range []undertaker{events, bus, crawl} {
-		u.settle(dieAt("t"))
+	for _, u := range []tabletest.Undertaker{events, bus, crawl} {
+		u.Settle(tabletest.DieAt("t"))
 	}
 	cfg := pool.Config()
 	cfg.ConnConfig.RuntimeParams["role"] = "outbox_operator"
@@ -68,9 +69,9 @@ func TestOperatorRole(t *testing.T) {
 		t.Errorf("actions %+v, error %v", actions, err)
 	}
 	// What was replayed is undelivered again, and dies again.
-	for _, u := range []undertaker{events, bus, crawl} {
-		if died := u.settle(dieAt("t")); len(died) == 0 {
-			t.Errorf("nothing of %s is undelivered", u.layout.Table)
+	for i, u := range []tabletest.Undertaker{events, bus, crawl} {
+		if died := u.Settle(tabletest.DieAt("t")); len(died) == 0 {
+			t.Errorf("the replayed event of table %d is not undelivered", i)
 		}
 	}
 	exec(t, pool, `DELETE FROM job_dlq`)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/test/tabletest"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
@@ -60,7 +61,7 @@ func TestReplayIntoAMappedTable(t *testing.T) {
 		`INSERT INTO billing."Out Box" (what, body, who, tags, amount, secret, dests) VALUES ('paid', '{"b":1, "a":2}', 'k', '{a,"b c"}', 12345678901234567890.10, '\xdeadbeef', '["x", "y", "z"]')`)
 	const state = `SELECT concat_ws('|', uid, "No", what, body_size, who, tags, amount, secret, "at", sent_at, tries, next_at, dests) FROM billing."Out Box"`
 	before := query[string](t, pool, state)
-	u.settle(dieAt("x", "z"))
+	u.Settle(tabletest.DieAt("x", "z"))
 	d := openLetters(t, pool, layout)
 	id := func(destination string) uuid.UUID {
 		return query[uuid.UUID](t, pool, `SELECT id FROM job_dlq WHERE destination = $1`, destination)
@@ -78,14 +79,14 @@ func TestReplayIntoAMappedTable(t *testing.T) {
 	if sum := replay(t, d, choose(id("z"))); sum.Letters != 0 || !strings.Contains(whys(sum), "is being delivered") {
 		t.Errorf("z while x is on its way: %+v", sum)
 	}
-	if got := u.settle(arrive); len(got) != 1 || !slices.Equal(got[0].DeliveredTo, []string{"y", "z"}) ||
+	if got := u.Settle(tabletest.Arrive); len(got) != 1 || !slices.Equal(got[0].DeliveredTo, []string{"y", "z"}) ||
 		got[0].Generation != 1 {
 		t.Errorf("for x came %+v", got)
 	}
 	if sum := replay(t, d, choose(id("z"))); sum.Letters != 1 {
 		t.Fatalf("z after x: %+v", sum)
 	}
-	if got := u.settle(arrive); len(got) != 1 || !slices.Equal(got[0].DeliveredTo, []string{"x", "y"}) ||
+	if got := u.Settle(tabletest.Arrive); len(got) != 1 || !slices.Equal(got[0].DeliveredTo, []string{"x", "y"}) ||
 		got[0].Generation != 2 {
 		t.Errorf("for z came %+v", got)
 	}
@@ -164,7 +165,7 @@ func TestReplayOfALetterWithoutTenant(t *testing.T) {
 	for _, table := range []string{"crawl_events", "crawl_outbox"} {
 		exec(t, pool, "INSERT INTO "+table+" (crawl_id, event_type, payload) VALUES ($1, 'RUN_STARTED', '{}')", run)
 	}
-	u.settle(dieAt("run:" + run.String()))
+	u.Settle(tabletest.DieAt("run:" + run.String()))
 	if got := query[string](t, pool, "SELECT a.namespace FROM job_dlq l JOIN apps a ON a.id = l.app_id"); got != "acme" {
 		t.Errorf("the letter is %s's", got)
 	}

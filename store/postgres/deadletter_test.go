@@ -18,6 +18,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/letters"
 	"github.com/outboxrelay/outbox/internal/store/pgcold"
 	"github.com/outboxrelay/outbox/internal/store/replayplace"
+	"github.com/outboxrelay/outbox/internal/test/tabletest"
 	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
@@ -47,50 +48,18 @@ func openLetters(t *testing.T, pool *pgxpool.Pool, layouts ...outbox.Layout) dea
 	return d
 }
 
-// undertaker serves a table and lets its events die, or arrive.
-type undertaker struct {
-	*testing.T
-	*store
-	owner uuid.UUID
-	lanes []outbox.Lane
-}
-
-func burying(t *testing.T, pool *pgxpool.Pool, layout outbox.Layout) undertaker {
+// burying takes all lanes of a table, to let its events die or arrive.
+func burying(t *testing.T, pool *pgxpool.Pool, layout outbox.Layout) tabletest.Undertaker {
 	t.Helper()
-	s, owner, lanes := serving(t, pool, layout)
-	return undertaker{t, s, owner, lanes}
-}
-
-// settle claims everything there is, settles it as dead at the destinations that fails names, or as
-// delivered if it names none, and returns it.
-func (u undertaker) settle(fails func(*outbox.Record) []string) []*outbox.Record {
-	u.Helper()
-	records, err := u.Claim(u.Context(), u.lanes, everything)
-	if err != nil {
-		u.Fatal(err)
-	}
-	var outcomes []outbox.Outcome
-	for _, r := range records {
-		o := outbox.Outcome{Record: r, State: outbox.Delivered, Attempts: r.Attempts + 1}
-		for _, d := range fails(r) {
-			o.State = outbox.Dead
-			o.Failures = append(o.Failures,
-				outbox.Failure{Destination: d, Reason: outbox.ReasonDeliveryFailed, Error: "connection refused by " + d})
+	return tabletest.Database{Open: func(t *testing.T, layout outbox.Layout) outbox.Store {
+		t.Helper()
+		s, err := openTable(t.Context(), pool, layout)
+		if err != nil {
+			t.Fatal(err)
 		}
-		outcomes = append(outcomes, o)
-	}
-	if got, err := u.Settle(u.Context(), u.owner, u.lanes, outcomes); err != nil ||
-		got.Delivered+got.Dead != len(records) {
-		u.Fatalf("settled %+v of %d, error %v", got, len(records), err)
-	}
-	return records
+		return s
+	}}.Bury(t, layout)
 }
-
-func dieAt(destinations ...string) func(*outbox.Record) []string {
-	return func(*outbox.Record) []string { return destinations }
-}
-
-func arrive(*outbox.Record) []string { return nil }
 
 // Row-level security is forced on job_dlq: without a policy a role would see none, which must not
 // read as "there are none".

@@ -121,14 +121,10 @@ func TestWrite(t *testing.T) {
 			c.begin = open(t, url, c.sent)
 			t.Run("all fields", c.allFields)
 			t.Run("many events", c.manyEvents)
-			t.Run("rolled back", c.rolledBack)
-			t.Run("invalid event", c.invalidEvent)
 			t.Run("duplicates", c.duplicates)
 			t.Run("drawn ids", c.drawnIDs)
 			t.Run("one id, two transactions", c.oneIDTwoTransactions)
-			t.Run("strict order", c.strictOrder)
 			t.Run("hostile strings", c.hostileStrings)
-			t.Run("a payload of 1 MiB", c.largePayload)
 		})
 	}
 }
@@ -206,37 +202,6 @@ func (c writeCase) manyEvents(t *testing.T) {
 		"SELECT array_agg(aggregate_id ORDER BY position) FROM outbox_events WHERE event_topic = $1", topic)
 	if !slices.Equal(got, want) {
 		t.Errorf("positions do not follow the order of the call: %.100v", got)
-	}
-}
-
-func (c writeCase) rolledBack(t *testing.T) {
-	topic := "rolled back " + c.topic
-	tx := c.begin(outbox.WriterConfig{})
-	ok(t, tx.write(event(topic)))
-	ok(t, tx.rollback())
-	if n := c.count(t, topic); n != 0 {
-		t.Errorf("%d events of a transaction that was rolled back", n)
-	}
-}
-
-func (c writeCase) invalidEvent(t *testing.T) {
-	topic := "invalid " + c.topic
-	tx := c.begin(outbox.WriterConfig{})
-	before := c.sent.n.Load()
-	bad := event(topic)
-	bad.Payload = json.RawMessage(`"\u0000"`)
-	err := tx.write(event(topic), bad)
-	var fe *outbox.FieldError
-	if !errors.As(err, &fe) || fe.Event != 1 || fe.Field != "Payload" || !errors.Is(err, outbox.ErrInvalidEvent) {
-		t.Errorf("got %v, want a FieldError of event 1", err)
-	}
-	if n := c.sent.n.Load() - before; n != 0 {
-		t.Errorf("%d statements were sent", n)
-	}
-	ok(t, tx.write(event(topic))) // the transaction is as good as before
-	ok(t, tx.commit())
-	if n := c.count(t, topic); n != 1 {
-		t.Errorf("%d events, want the one of the valid call", n)
 	}
 }
 
@@ -332,40 +297,6 @@ func (c writeCase) oneIDTwoTransactions(t *testing.T) {
 	}
 }
 
-// With Strict a second transaction waits for the first one's key, and only for that.
-func (c writeCase) strictOrder(t *testing.T) {
-	topic := "strict " + c.topic
-	keyed := func(tenant, kind, id string) outbox.Event {
-		e := event(topic)
-		e.TenantID, e.AggregateType, e.AggregateID = tenant, kind, id
-		return e
-	}
-	strict := outbox.WriterConfig{Strict: true}
-	first, other, second := c.begin(strict), c.begin(strict), c.begin(strict)
-	held := keyed("acme", "Order", "1")
-	ok(t, first.write(held, keyed("acme", "Order", "1"), keyed("acme", "Order", "0")))
-	ok(t, other.write(event(topic), keyed("acme", "Order", "2"), keyed("acme", "Invoice", "1"),
-		keyed("other", "Order", "1")))
-	ok(t, other.commit())
-	answer := make(chan error, 1)
-	last := keyed("acme", "Order", "1")
-	go func() { answer <- second.write(last) }()
-	select {
-	case err := <-answer:
-		t.Fatalf("the second writer of a key did not wait: %v", err)
-	case <-time.After(30 * time.Millisecond):
-	}
-	ok(t, first.commit())
-	ok(t, <-answer)
-	ok(t, second.commit())
-	position := func(e outbox.Event) int {
-		return one[int](t, c.pool, "SELECT position FROM outbox_events WHERE id = $1", e.ID)
-	}
-	if position(held) >= position(last) {
-		t.Error("the transaction that committed last has the lower position")
-	}
-}
-
 // What database/sql gets as text is quoted by hand; what pgx gets, by pgx.
 func (c writeCase) hostileStrings(t *testing.T) {
 	topic := "hostile " + c.topic
@@ -392,22 +323,6 @@ func (c writeCase) hostileStrings(t *testing.T) {
 		if got := one[[]string](t, c.pool, query, topic); !slices.Equal(got, hostile) {
 			t.Errorf("%s came back as %q", what, got)
 		}
-	}
-}
-
-func (c writeCase) largePayload(t *testing.T) {
-	e := event("large " + c.topic)
-	e.Payload = json.RawMessage(`"` + strings.Repeat("é", outbox.DefaultMaxPayload/2-1) + `"`)
-	tx := c.begin(outbox.WriterConfig{})
-	ok(t, tx.write(e))
-	ok(t, tx.commit())
-	if n := one[int](t, c.pool, "SELECT octet_length(payload::text) FROM outbox_events WHERE id = $1",
-		e.ID); n != outbox.DefaultMaxPayload {
-		t.Errorf("%d bytes, want %d", n, outbox.DefaultMaxPayload)
-	}
-	e.Payload = append(json.RawMessage(" "), e.Payload...)
-	if err := c.begin(outbox.WriterConfig{}).write(e); !errors.Is(err, outbox.ErrPayloadTooLarge) {
-		t.Errorf("a byte more: got %v, want ErrPayloadTooLarge", err)
 	}
 }
 

@@ -106,24 +106,6 @@ func TestOtherSpellings(t *testing.T) {
 	}
 }
 
-// A position that is given again, once its row has been deleted, is another row.
-func TestSettleComparesTheID(t *testing.T) {
-	t.Parallel()
-	db := filled(t)
-	s, owner, lanes := serving(t, db, anything(t, db))
-	exec(t, db, "INSERT INTO anything (id, kind, body) VALUES (?1, 'deleted', '1')", uuid.NewString())
-	records, err := s.Claim(t.Context(), lanes, everything)
-	if err != nil || len(records) != 1 {
-		t.Fatalf("%d records, error %v", len(records), err)
-	}
-	exec(t, db, "DELETE FROM anything")
-	exec(t, db, "INSERT INTO anything (id, kind, body) VALUES (?1, 'another', '1')", uuid.NewString())
-	if settled, err := s.Settle(t.Context(), owner, lanes, []outbox.Outcome{{Record: records[0]}}); err != nil ||
-		settled.Lost != 1 {
-		t.Errorf("settled %+v, error %v", settled, err)
-	}
-}
-
 // An error text that a mapped column does not take holds back its own key and nothing else.
 func TestSettleIsolatesWhatTheFileRefuses(t *testing.T) {
 	t.Parallel()
