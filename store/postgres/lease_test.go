@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -118,51 +117,6 @@ func TestLeaseWritesOnlyWhatIsDue(t *testing.T) {
 	}
 	if taken := lease(t, s, other, time.Minute); len(taken) > 0 {
 		t.Errorf("another relay took %d lanes of one that is leaving and has not given them up", len(taken))
-	}
-}
-
-// Relays that start at the same moment share the lanes without a deadlock and without holding one
-// twice.
-func TestLeaseConcurrent(t *testing.T) {
-	t.Parallel()
-	s, first, _ := serving(t, migrated(t), outbox.OutboxEvents())
-	if err := s.Leave(t.Context(), first); err != nil {
-		t.Fatal(err)
-	}
-	check := func(owner uuid.UUID) {
-		leased, err := s.Lease(t.Context(), outbox.LeaseRequest{Owner: owner, Name: "test", TTL: time.Minute})
-		if err == nil && len(leased.Lanes) > leased.Share {
-			err = s.Release(t.Context(), owner, leased.Lanes[leased.Share:])
-		}
-		if err != nil {
-			t.Error(err)
-		}
-	}
-	var wg sync.WaitGroup
-	relays := owners(8)
-	for _, owner := range relays {
-		wg.Go(func() {
-			for range 20 {
-				check(owner)
-			}
-		})
-	}
-	wg.Wait()
-	for _, owner := range relays { // on a busy machine some may have been done before others began
-		check(owner)
-	}
-	held := map[int16]bool{}
-	for _, owner := range relays {
-		got := lease(t, s, owner, time.Minute)
-		if len(got) != outbox.LaneCount/len(relays) {
-			t.Errorf("a relay holds %d lanes, want %d", len(got), outbox.LaneCount/len(relays))
-		}
-		for _, l := range got {
-			if held[l.Number] {
-				t.Errorf("lane %d is held by two", l.Number)
-			}
-			held[l.Number] = true
-		}
 	}
 }
 

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/tier"
 )
@@ -85,61 +83,6 @@ func TestSettleOnAFullDisk(t *testing.T) {
 	limit("1073741823")
 	if settled, err := s.Settle(t.Context(), owner, lanes, outcomes); err != nil || settled.Retried+settled.Dead != 2 {
 		t.Errorf("afterwards: settled %+v, error %v", settled, err)
-	}
-}
-
-// Two processes on one file share the lanes, and each sees what the other writes.
-func TestTwoProcessesShareAFile(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "outbox.db")
-	a, b := reopened(t, path), reopened(t, path)
-	if err := upAll(t, a); err != nil {
-		t.Fatal(err)
-	}
-	s, owner, lanes := serving(t, a, outbox.OutboxEvents())
-	manyEvents(t, b, 10, "a")
-	other, err := openTable(t.Context(), b, outbox.OutboxEvents())
-	if err != nil {
-		t.Fatal(err)
-	}
-	joining := outbox.LeaseRequest{Owner: uuid.New(), Name: "other", TTL: time.Minute}
-	if leased, err := other.Lease(t.Context(), joining); err != nil || len(leased.Lanes) != 0 || leased.Share != 32 {
-		t.Errorf("the second process got %+v, error %v", leased, err)
-	}
-	if err := s.Release(t.Context(), owner, lanes[32:]); err != nil {
-		t.Fatal(err)
-	}
-	leased, err := other.Lease(t.Context(), joining)
-	if err != nil || len(leased.Lanes) != 32 {
-		t.Fatalf("the second process holds %d lanes, error %v", len(leased.Lanes), err)
-	}
-	total := 0
-	for _, side := range []struct {
-		*store
-		owner uuid.UUID
-		lanes []outbox.Lane
-	}{{s, owner, lanes[:32]}, {other, joining.Owner, leased.Lanes}} {
-		records, err := side.Claim(t.Context(), side.lanes, everything)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var outcomes []outbox.Outcome
-		for _, r := range records {
-			outcomes = append(outcomes, outbox.Outcome{Record: r})
-		}
-		settled, err := side.Settle(t.Context(), side.owner, lanes, outcomes)
-		if err != nil || side.store == s && settled.Delivered != len(records) || side.store == other &&
-			settled.Lost != len(records) {
-			t.Errorf("settled %+v, error %v", settled, err) // the second one named the first one's epochs
-		}
-		if settled, err = side.Settle(t.Context(), side.owner, side.lanes, outcomes); err != nil || side.store == other &&
-			settled.Delivered != len(records) {
-			t.Errorf("settled %+v, error %v", settled, err)
-		}
-		total += len(records)
-	}
-	if total != 10 {
-		t.Errorf("both together claim %d of 10", total)
 	}
 }
 
