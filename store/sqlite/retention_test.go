@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -121,6 +122,46 @@ func TestRetentionRefusesWhatItCannotServe(t *testing.T) {
 	if _, err := db.OpenRetention(t.Context(), outbox.OutboxEvents()); !errors.As(err, &schema) ||
 		!strings.Contains(err.Error(), "outbox migrate up --set core") {
 		t.Errorf("got %v, want a SchemaError with a remedy", err)
+	}
+}
+
+// replaying is a store in which an operator replays the first row after it was found and before it
+// is removed.
+type replaying struct {
+	retention.Store
+	replay func()
+}
+
+func (r replaying) Remove(ctx context.Context, removal retention.Removal) (int, error) {
+	r.replay()
+	return r.Store.Remove(ctx, removal)
+}
+
+func TestRetentionKeepsRowsReplayedBeforeTheDelete(t *testing.T) {
+	t.Parallel()
+	db := filled(t, `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, status, processed_at)
+		SELECT 't', '2020-01-01', 'test', '{}', 'SENT', '2020-01-01' FROM json_each('[1, 2, 3]')`)
+	r, err := db.OpenRetention(t.Context(), outbox.OutboxEvents())
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := retention.New(replaying{r, func() {
+		exec(t, db, "UPDATE outbox_events SET status = 'NEW', processed_at = NULL WHERE position = 1")
+	}}, retention.Config{Table: "outbox_events"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := k.Purge(t.Context(), 0, nil)
+	if err != nil || report.Rows != 2 {
+		t.Errorf("got %+v, error %v, want 2 rows", report, err)
+	}
+	var left, archived string
+	if err := db.read.QueryRowContext(t.Context(), "SELECT (SELECT group_concat(position) FROM outbox_events), "+
+		"(SELECT group_concat(position) FROM outbox_archive)").Scan(&left, &archived); err != nil {
+		t.Fatal(err)
+	}
+	if left != "1" || archived != "2,3" {
+		t.Errorf("left %s, archived %s, want the replayed row 1 left and 2,3 archived", left, archived)
 	}
 }
 
