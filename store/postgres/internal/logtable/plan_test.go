@@ -20,10 +20,9 @@ import (
 
 func TestMain(m *testing.M) { testenv.Main(m) }
 
-// Every statement of a log is served by the indexes that its header names. The plans are those of
-// statistics from before most rows, and from after.
-func TestPlansOfALogUseTheirIndexes(t *testing.T) {
-	t.Parallel()
+// newLog returns a pool on a new database with a log.
+func newLog(t *testing.T) *pgxpool.Pool {
+	t.Helper()
 	pool, err := pgxpool.New(t.Context(), testenv.Prepared(t, "core_log", func(ctx context.Context, url string) error {
 		return migrations.Up(ctx, url, "core", "log")
 	}))
@@ -31,6 +30,47 @@ func TestPlansOfALogUseTheirIndexes(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
+	return pool
+}
+
+// openLog opens the log as a relay that owns all lanes.
+func openLog(t *testing.T, pool *pgxpool.Pool) (s *logtable.Store, owner uuid.UUID, lanes []outbox.Lane) {
+	t.Helper()
+	opened, err := postgres.NewDB(pool).OpenTable(t.Context(), outbox.OutboxLog())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, owner = opened.(*logtable.Store), uuid.New()
+	leased, err := s.Lease(t.Context(), outbox.LeaseRequest{Owner: owner, Name: "test", TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, owner, leased.Lanes
+}
+
+// deliver claims one batch and settles its records as delivered.
+func deliver(t *testing.T, s *logtable.Store, owner uuid.UUID, lanes []outbox.Lane) []*outbox.Record {
+	t.Helper()
+	records, err := s.Claim(t.Context(), lanes, outbox.ClaimLimit{Records: 500, Bytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcomes := make([]outbox.Outcome, len(records))
+	for i, r := range records {
+		outcomes[i].Record = r
+	}
+	done, err := s.Settle(t.Context(), owner, lanes, outcomes)
+	if err != nil || done.Delivered != len(records) {
+		t.Fatalf("settled %+v of %d, error %v", done, len(records), err)
+	}
+	return records
+}
+
+// Every statement of a log is served by the indexes that its header names. The plans are those of
+// statistics from before most rows, and from after.
+func TestPlansOfALogUseTheirIndexes(t *testing.T) {
+	t.Parallel()
+	pool := newLog(t)
 	exec := func(sql string, args ...any) {
 		t.Helper()
 		if _, err := pool.Exec(t.Context(), sql, args...); err != nil {
@@ -41,32 +81,11 @@ func TestPlansOfALogUseTheirIndexes(t *testing.T) {
 		"SELECT 'a.b', now(), (i % 50)::text, 'test', '{}' FROM generate_series(1, $1::int) i"
 	exec(insert, 3000)
 	exec("ANALYZE")
-	opened, err := postgres.NewDB(pool).OpenTable(t.Context(), outbox.OutboxLog())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := opened.(*logtable.Store)
-	owner := uuid.New()
-	leased, err := s.Lease(t.Context(), outbox.LeaseRequest{Owner: owner, Name: "test", TTL: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, owner, lanes := openLog(t, pool)
 	for settled := 0; settled < 3000; {
-		records, err := s.Claim(t.Context(), leased.Lanes, outbox.ClaimLimit{Records: 500, Bytes: 1 << 20})
-		if err != nil {
-			t.Fatal(err)
-		}
-		outcomes := make([]outbox.Outcome, len(records))
-		for i, r := range records {
-			outcomes[i].Record = r
-		}
-		done, err := s.Settle(t.Context(), owner, leased.Lanes, outcomes)
-		if err != nil || done.Delivered != len(records) {
-			t.Fatalf("settled %+v of %d, error %v", done, len(records), err)
-		}
-		settled += len(records)
+		settled += len(deliver(t, s, owner, lanes))
 	}
-	numbers, epochs := pgtable.SplitLanes(leased.Lanes)
+	numbers, epochs := pgtable.SplitLanes(lanes)
 	name, sql := s.LeaseName(), s.SQL()
 	guard := []any{name, owner, numbers, epochs}
 	watching, _, err := s.Watch(1)
@@ -81,10 +100,10 @@ func TestPlansOfALogUseTheirIndexes(t *testing.T) {
 			args    []any
 			indexes []string
 		}{
-			{"claim", sql["claim"], []any{pgtable.LaneBits(leased.Lanes), 1000, 3000, 1 << 40, []string{"7"}, "900", -1, nil},
+			{"claim", sql["claim"], []any{pgtable.LaneBits(lanes), 1000, 3000, 1 << 40, []string{"7"}, "900", -1, nil},
 				[]string{positions, transactions}},
 			{"claim, in a pass", sql["claim"],
-				[]any{pgtable.LaneBits(leased.Lanes), 1000, 3000, 1 << 40, []string{"7"}, "900", 5, "8:8:"},
+				[]any{pgtable.LaneBits(lanes), 1000, 3000, 1 << 40, []string{"7"}, "900", 5, "8:8:"},
 				[]string{positions, transactions}},
 			{"load", sql["load"], []any{name, numbers}, []string{places, "outbox_log_era_pkey"}},
 			{"settle", sql["settle"], append(guard, -1, 5, "8:8:", nil, nil, s.Era()),
