@@ -14,6 +14,7 @@ import (
 	"github.com/outboxrelay/outbox/inbox"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
 	"github.com/outboxrelay/outbox/internal/test/inboxtest"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
 func TestInboxSuite(t *testing.T) {
@@ -91,5 +92,54 @@ func TestInboxOfAConsumer(t *testing.T) {
 		return err
 	}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A lock on outbox_inbox_0 stops the first transaction after it has read which table to write to.
+// If a sweep then changed the table, a duplicate would be inserted into the other table without
+// waiting for the first transaction, and both would be processed.
+func TestInboxSweepWaitsForTransactionThatRemembers(t *testing.T) {
+	t.Parallel()
+	pool := browsed(t)
+	in, err := NewInbox(inbox.Config{Consumer: "billing", Window: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec(t, pool, `UPDATE outbox_inbox_turn SET since = now() - interval '1 year'`)
+	locked, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = locked.Rollback(context.WithoutCancel(t.Context())) }()
+	if _, err := locked.Exec(t.Context(), `LOCK TABLE outbox_inbox_0 IN SHARE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+			_, err := in.Once(t.Context(), tx, inbox.ID{Event: "1"}, func() error { return nil })
+			return err
+		})
+	}()
+	testenv.Eventually(t, "the transaction waits for the lock", func() bool {
+		var waits bool
+		err := locked.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+			WHERE d.datname = current_database() AND l.relation = 'outbox_inbox_0'::regclass AND NOT l.granted)`).Scan(&waits)
+		return err == nil && waits
+	})
+	if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		swept, err := in.Sweep(t.Context(), tx)
+		if err == nil {
+			t.Errorf("the sweep did not wait; it ended the turn: %t", swept)
+		}
+		return err
+	}); err != nil && !errors.Is(err, inbox.ErrBusy) {
+		t.Errorf("sweep: %v, want ErrBusy", err)
+	}
+	if err := locked.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
