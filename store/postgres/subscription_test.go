@@ -144,6 +144,22 @@ func TestSubscriptionGetsWhatCommitsLate(t *testing.T) {
 	want(t, "afterwards", l.next(l.pool, "s", 10, minute))
 }
 
+// The subscription read past both rows when their transaction was unknown to its snapshot: the
+// transaction's number is the snapshot's xmax, or a higher one.
+func TestSubscriptionReturnsRowsOfUnknownTransactions(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.subscribe("s", ", '-infinity'")
+	l.write(keyed("a", 1), keyed("b", 1))
+	for _, above := range []int{0, 1} {
+		_, err := l.pool.Exec(t.Context(), fmt.Sprintf("DELETE FROM outbox_subscription_events; UPDATE outbox_subscriptions "+
+			"SET position = 2, snapshot = (SELECT format('%%1$s:%%1$s:', min(xid::text::bigint) - %d) FROM outbox_log)"+
+			"::pg_snapshot", above))
+		ok(t, err)
+		want(t, fmt.Sprint("xmax + ", above), l.next(l.pool, "s", 10, minute), "a1", "b1")
+	}
+}
+
 // A transaction gets its own rows once it has committed, and once only.
 func TestSubscriptionInTheWritersTransaction(t *testing.T) {
 	t.Parallel()
