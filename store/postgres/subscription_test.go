@@ -555,12 +555,26 @@ func TestRolesOfSubscriptions(t *testing.T) {
 		"(SELECT id FROM apps WHERE namespace = 'acme')"); n != 2 {
 		t.Errorf("%d letters of the tenant, want 2", n)
 	}
+	b := keyed("b", 1)
+	b.TenantID = "acme"
+	l.write(b)
+	want(t, "outstanding", append(l.next(l.pool, "s", 10, minute), l.next(l.pool, "all", 10, minute)...), "b1", "b1")
+	for tenant, visible := range map[string]string{"acme": "s s", "other": "", "": ""} {
+		tx := speak(tenant)
+		if got := one[string](t, tx, "SELECT concat_ws(' ', (SELECT string_agg(name, ',') FROM outbox_subscriptions), "+
+			"(SELECT string_agg(subscription, ',') FROM outbox_subscription_events))"); got != visible {
+			t.Errorf("tenant %q sees the subscriptions and events of %q, want %q", tenant, got, visible)
+		}
+		ok(t, tx.Rollback(t.Context()))
+	}
 	for tenant, sql := range map[string]string{
 		"other": "SELECT outbox_next('s')", "": "SELECT outbox_next('s')", "acme": "SELECT outbox_next('all')"} {
-		_, err := speak(tenant).Exec(t.Context(), sql)
+		tx := speak(tenant)
+		_, err := tx.Exec(t.Context(), sql)
 		if answer := new(pgconn.PgError); !errors.As(err, &answer) || answer.Code != "42704" {
 			t.Errorf("tenant %q, %s: %v", tenant, sql, err)
 		}
+		ok(t, tx.Rollback(t.Context())) // if the call succeeded, the next one would wait for its lock
 	}
 	for role, pool := range map[string]*pgxpool.Pool{"producer": l.as("outbox_producer"), "reader": l.as("outbox_reader"),
 		"consumer": consumer} {
