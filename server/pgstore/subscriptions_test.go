@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outboxrelay/outbox/internal/test/pgtest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 	"github.com/outboxrelay/outbox/server/subscription"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
@@ -25,7 +26,7 @@ func TestSubscriptionsOfAnotherTenantAreHiddenFromASuperuser(t *testing.T) {
 	s := need(OpenSubscriptions(t.Context(), pool))(t)
 	need(s.Subscribe(t.Context(), subscription.Settings{Name: "mine", Tenant: acme, Earliest: true, Lease: time.Minute,
 		MaxAttempts: 5}))(t)
-	exec(t, pool, `INSERT INTO outbox_log (event_topic, occurred_at, tenant_id, source_bc, payload)
+	pgtest.Exec(t, pool, `INSERT INTO outbox_log (event_topic, occurred_at, tenant_id, source_bc, payload)
 		SELECT 't', now(), $1, 'test', '{}' FROM generate_series(1, 2)`, acme)
 	given := need(s.Next(t.Context(), acme, "mine", 1))(t)
 	if len(given) != 1 {
@@ -33,7 +34,7 @@ func TestSubscriptionsOfAnotherTenantAreHiddenFromASuperuser(t *testing.T) {
 	}
 	const state = `SELECT concat((SELECT jsonb_agg(to_jsonb(s)) FROM outbox_subscriptions s),
 		(SELECT jsonb_agg(to_jsonb(v) ORDER BY v.position) FROM outbox_subscription_events v))`
-	before := query[string](t, pool, state)
+	before := pgtest.Query[string](t, pool, state)
 	const other = "umbrella"
 	receipt := subscription.Receipt{ID: given[0].ID, Token: given[0].Token}
 	for name, call := range map[string]func(context.Context) (found bool, err error){
@@ -61,7 +62,7 @@ func TestSubscriptionsOfAnotherTenantAreHiddenFromASuperuser(t *testing.T) {
 		if found, err := call(t.Context()); found || !errors.Is(err, subscription.ErrUnknown) {
 			t.Errorf("%s: answers with events %t, error %v, want ErrUnknown", name, found, err)
 		}
-		if after := query[string](t, pool, state); after != before {
+		if after := pgtest.Query[string](t, pool, state); after != before {
 			t.Fatalf("%s changed the other tenant's subscription: %s, before %s", name, after, before)
 		}
 	}
