@@ -264,8 +264,8 @@ func migrated(t *testing.T) env {
 }
 
 // onPostgres are the tests of onStores that run on PostgreSQL in the tier "test" too.
-var onPostgres = []string{"TestAdmin", "TestDeadLettersEndToEnd", "TestEvents", "TestMigrate", "TestRelayEndToEnd",
-	"TestRuns", "TestServeEndToEnd", "TestTokens", "TestVerify", "TestWriteLines"}
+var onPostgres = []string{"TestAdmin", "TestDeadLettersEndToEnd", "TestMigrate", "TestRelayEndToEnd",
+	"TestServeEndToEnd", "TestTokens"}
 
 // onStores runs a test on each database, with all tables and without Redis. Commands have the same
 // results on both. In the tier "test" it runs on SQLite alone, except for the tests of onPostgres.

@@ -31,6 +31,7 @@ func TestGroupSuite(t *testing.T) {
 
 // Each group of a log gets all of it, from where it begins.
 func TestGroupsOfALog(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	grouptest.Log(t, grouped(t, newDatabase(t, append(pgmigrations.Sets, "log")...), outbox.OutboxLog()))
 }

@@ -223,6 +223,7 @@ func (c *settles) ObserveBatch(b outbox.BatchReport) {
 // Each event is written while the one before it is published, so that they are gathered before a
 // settle.
 func TestLogSettlesTogetherWhatComesOneByOne(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	const events = 40
 	l := newLog(t)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
@@ -31,6 +32,7 @@ func (taker) Publish(_ context.Context, batch []outbox.Delivery) []outbox.Result
 // What a relay does through a pooler in transaction mode leaves nothing in the sessions that an
 // application gets from it: while it works, and after.
 func TestRelayLeavesPooledSessionsAlone(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	const sessions = 10
 	_, through := testenv.Pooled(t, map[string]string{"default_pool_size": fmt.Sprint(2 * sessions)})

@@ -174,6 +174,7 @@ func (takeAll) Publish(_ context.Context, batch []outbox.Delivery) []outbox.Resu
 // A relay that drains the table at the same time loses nothing to retention, and retention nothing
 // to it. Here rows are old a moment after delivery.
 func TestRetentionBesideARelay(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	o := newOld(t, "outbox_events", 0)
 	db, err := postgres.Connect(t.Context(), o.url, postgres.Config{})

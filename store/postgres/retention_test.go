@@ -22,6 +22,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/retention"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -322,6 +323,7 @@ func (e *exclusive) Release(ctx context.Context, owner uuid.UUID, done retention
 }
 
 func TestRetentionOneOfSeveralRelaysRunsIt(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	o := newOld(t, "crawl_outbox", 4000)
 	goes := oldTables[o.name].goes

@@ -12,12 +12,14 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/eventrow"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // A backlog that came after the statistics were taken (or before there were any): the planner
 // believes that it is empty. What it must not do is to compare every undelivered row with every
 // settled one, which took 3 s.
 func TestSettleWithoutStatistics(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	pool := migrated(t)
 	s, owner, lanes := serving(t, pool, outbox.OutboxEvents())

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
@@ -45,6 +46,7 @@ func relayLogin(t *testing.T, admin *pgxpool.Pool) (pool *pgxpool.Pool, login st
 // What a role or a database may not do it may do for no row. A settle says so and what ends it, no
 // row is made to wait for it, and once it may again all of it is settled.
 func TestSettleRefusedAsAWhole(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	unchanged := func(*outbox.Outcome) {}
 	dead := func(o *outbox.Outcome) {

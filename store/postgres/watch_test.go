@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
@@ -82,6 +83,7 @@ func TestWatchTakesTheCallersWordForABusyTable(t *testing.T) {
 // A relay with nothing to do asks one question for all its tables, and notices by it whatever
 // happens: an event that nobody told of, a pause, a relay that joins and one that leaves.
 func TestIdleRelayAsksOneQuestion(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	pool := newPool(t, newDatabase(t, "core", "events", "crawl"))
 	db := &counting{DB: postgres.NewDB(pool)}

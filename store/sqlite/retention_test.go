@@ -157,7 +157,7 @@ func TestRetentionKeepsRowsReplayedBeforeTheDelete(t *testing.T) {
 	}
 	var left, archived string
 	if err := db.read.QueryRowContext(t.Context(), "SELECT (SELECT group_concat(position) FROM outbox_events), "+
-		"(SELECT group_concat(position) FROM outbox_archive)").Scan(&left, &archived); err != nil {
+		"(SELECT group_concat(position) FROM (SELECT position FROM outbox_archive ORDER BY position))").Scan(&left, &archived); err != nil {
 		t.Fatal(err)
 	}
 	if left != "1" || archived != "2,3" {

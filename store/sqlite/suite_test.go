@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"database/sql"
+	"strings"
 	"testing"
 
 	"github.com/outboxrelay/outbox/inbox"
@@ -16,7 +17,12 @@ func TestStoreSuite(t *testing.T) {
 	t.Parallel()
 	file := sqlitetest.Files(t)
 	outboxtest.StoreSuite(t, outboxtest.StoreFeatures{StoresBytes: true, SurvivesErrors: true},
-		func(t *testing.T) outboxtest.StoreHarness { return sqlitetest.Harness(file(t)) })
+		func(t *testing.T) outboxtest.StoreHarness {
+			if !strings.Contains(t.Name(), "/engine/") && !strings.Contains(t.Name(), "/letters/") {
+				tier.Full(t) // other settle modes
+			}
+			return sqlitetest.Harness(file(t))
+		})
 }
 
 // What relays do to the database is a run of the protocol's model.

@@ -3,6 +3,7 @@ package pgmigrations_test
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,10 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/tier"
 )
+
+// quickRefusals are the cases of TestAdoptRefuses in the tier "test": a column, a key, a row, and
+// relations of other kinds.
+var quickRefusals = []string{"a type", "no key", "rows and a check", "a view", "not ours"}
 
 // What cannot be adopted is refused before anything changes, with a sentence that says what to do.
 func TestAdoptRefuses(t *testing.T) {
@@ -59,6 +64,9 @@ func TestAdoptRefuses(t *testing.T) {
 			"run_events has row-level security"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if !slices.Contains(quickRefusals, name) {
+				tier.Full(t)
+			}
 			t.Parallel()
 			url, conn := seeds()[c.seed].before(t, 20)
 			run(t, conn, c.change)

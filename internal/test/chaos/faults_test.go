@@ -45,14 +45,15 @@ var faults = [][]fault{
 // quick are the faults of the tier "test", beside TestGroupKilled: each kind of process is killed
 // once, PostgreSQL and Redis too.
 var quick = []string{
-	"relay-killed-after-publish", "relay-killed-after-publish-log", "relay-terminated-under-load",
-	"postgres-killed", "redis-killed", "redis-reply-lost", "gateway-killed", "crawl-worker-killed",
+	"relay-killed-after-publish", "relay-terminated-under-load",
+	"postgres-killed", "redis-killed", "gateway-killed", "crawl-worker-killed",
 	"sqlite-kills",
 }
 
 // core are the further faults of the tier "full": each kind of server and each guarantee at least
 // once. All other faults belong to the tier "all".
 var core = []string{
+	"relay-killed-after-publish-log", "redis-reply-lost",
 	"relay-stopped-after-publish", "settle-refused-by-trigger", "settle-refused", "row-locked-by-operator",
 	"one-table-under-two-names", "occurred-at-year-294276", "postgres-failover-to-lagging-log",
 	"sink-refuses-keys-log", "pooler-transaction-mode", "sqlite-file-replaced", "sqlite-wal-deleted",

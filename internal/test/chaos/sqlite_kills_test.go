@@ -26,7 +26,7 @@ func TestSQLiteKills(t *testing.T) {
 	roles := []string{roleLibrary, rolePlain}
 	relays := []*relayProcess{f.watched(), f.watched()}
 	struck := 0
-	for range kills(25, 100) {
+	for range kills(8, 100) {
 		if i := f.rng.IntN(4); i < 2 {
 			eventually(t, "the program has committed something", programs[i].worked)
 			f.moment(func() int { return int(f.attempted.Load()) })
