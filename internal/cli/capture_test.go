@@ -38,7 +38,10 @@ type capsule struct {
 
 // What is known of a dead event is in one file, without a secret. What dev delivers of it is what
 // the sink would have got.
-func TestCapture(t *testing.T) { onStores(t, testCapture) }
+func TestCapture(t *testing.T) {
+	tier.Full(t)
+	onStores(t, testCapture)
+}
 
 func testCapture(t *testing.T, e env) {
 	const payload = `{"captured": "é\u2028<&>", "n": 12345678901234567890, "x": 1.50}`

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // redisCommand runs one command, in Redis's inline protocol.
@@ -282,7 +283,10 @@ func TestDeadLetterUsage(t *testing.T) {
 
 // Every list is one shape for programs, an empty one too. An id that names nothing is a failure, a
 // filter that matches nothing is not.
-func TestListsAreOneShape(t *testing.T) { onStores(t, testListsAreOneShape) }
+func TestListsAreOneShape(t *testing.T) {
+	tier.Full(t)
+	onStores(t, testListsAreOneShape)
+}
 
 func testListsAreOneShape(t *testing.T, e env) {
 	const empty = "{\n  \"items\": [],\n  \"nextCursor\": null\n}\n"

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 func TestEventsRetry(t *testing.T) { onStores(t, testEventsRetry) }
@@ -81,7 +83,10 @@ func testEventsBehind(t *testing.T, e env) {
 	contains(t, e.ok("", "lanes", "-o", "json"), `"retrying": 1`, `"heldKeys": 1`, `"held": 2`)
 }
 
-func TestEventsSkip(t *testing.T) { onStores(t, testEventsSkip) }
+func TestEventsSkip(t *testing.T) {
+	tier.Full(t)
+	onStores(t, testEventsSkip)
+}
 
 func testEventsSkip(t *testing.T, e env) {
 	e.ok(strings.Join(numbered(1200), "\n"), "write", "--jsonl", "--aggregate-type", "Order")

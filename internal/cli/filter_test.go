@@ -106,7 +106,10 @@ func TestFiltersMeanTheSame(t *testing.T) {
 
 // What --topic and --type choose by a pattern is the same on both databases, * being any text and
 // nothing else a sign.
-func TestPatternsChoose(t *testing.T) { onStores(t, testPatternsChoose) }
+func TestPatternsChoose(t *testing.T) {
+	tier.Full(t)
+	onStores(t, testPatternsChoose)
+}
 
 func testPatternsChoose(t *testing.T, e env) {
 	for _, topic := range []string{"invoice.sent", "invoice.a.b", "invoice_x", "invoice", "other.invoice.",

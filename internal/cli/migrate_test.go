@@ -65,6 +65,7 @@ func TestMigrateOptionalSet(t *testing.T) {
 
 // The commands write into a log, and say how far its relays are behind.
 func TestWriteIntoALog(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	e := env{t: t, database: testenv.Database(t)}
 	e.ok("", "migrate", "up", "--set", "core,log")

@@ -85,7 +85,10 @@ func testPauses(t *testing.T, e env) {
 	contains(t, e.ok("", "dlq", "audit"), "pause", "resume", "INC-1", "done", "invoice.*")
 }
 
-func TestPausesOfASink(t *testing.T) { onStores(t, testPausesOfASink) }
+func TestPausesOfASink(t *testing.T) {
+	tier.Full(t)
+	onStores(t, testPausesOfASink)
+}
 
 func testPausesOfASink(t *testing.T, e env) {
 	const pause = "pause --reason INC-3 --table outbox_events --to "

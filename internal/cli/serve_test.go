@@ -208,7 +208,10 @@ func TestServeRefuses(t *testing.T) {
 }
 
 // Without Redis the gateway serves from the database, and only the relay waits.
-func TestServeWithoutRedis(t *testing.T) { onStores(t, testServeWithoutRedis) }
+func TestServeWithoutRedis(t *testing.T) {
+	tier.Full(t)
+	onStores(t, testServeWithoutRedis)
+}
 
 func testServeWithoutRedis(t *testing.T, e env) {
 	redis := testenv.RedisServer(t)

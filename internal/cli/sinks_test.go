@@ -77,7 +77,10 @@ routes: [{to: [default, audit]}]
 
 // What a sink owes is delivered by whoever serves a sink of that name, whatever the routes say by
 // then. While nobody does, the log, /readyz, the metrics and outbox sinks say so.
-func TestDebtsOutliveRoutes(t *testing.T) { onStores(t, testDebtsOutliveRoutes) }
+func TestDebtsOutliveRoutes(t *testing.T) {
+	tier.Full(t)
+	onStores(t, testDebtsOutliveRoutes)
+}
 
 func testDebtsOutliveRoutes(t *testing.T, e env) {
 	file, server := filepath.Join(t.TempDir(), "outbox.yaml"), testenv.RedisServer(t).URL()

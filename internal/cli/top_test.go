@@ -158,7 +158,10 @@ func TestTopOnATerminal(t *testing.T) {
 
 // Samples are an object a line, with rates from the second on. What cannot be meant or asked is an
 // error.
-func TestTopSamples(t *testing.T) { onStores(t, testTopSamples) }
+func TestTopSamples(t *testing.T) {
+	tier.Full(t)
+	onStores(t, testTopSamples)
+}
 
 func testTopSamples(t *testing.T, e env) {
 	type sample struct {

@@ -11,7 +11,10 @@ import (
 
 // While a sink is the cause, the first line of what an operator asks first says so, in the words of
 // /readyz, and no longer than that. A relay that is well tells nothing.
-func TestCauseIsTheFirstLine(t *testing.T) { onStores(t, testCauseFirst) }
+func TestCauseIsTheFirstLine(t *testing.T) {
+	tier.Full(t)
+	onStores(t, testCauseFirst)
+}
 
 func testCauseFirst(t *testing.T, e env) {
 	redis := testenv.RedisServer(t)
@@ -59,6 +62,7 @@ func testCauseFirst(t *testing.T, e env) {
 
 // What keeps a relay from telling is found by the command itself.
 func TestReadOnlyDatabaseIsTheFirstLine(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	e := migrated(t)
 	exec1(e, `DO $$ BEGIN

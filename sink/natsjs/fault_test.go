@@ -31,6 +31,7 @@ func storedIDs(t *testing.T, js jetstream.JetStream, name, subject string) func(
 
 // The server is killed again and again while events are published: each is stored once, in order.
 func TestServerIsKilled(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	server := testenv.NATSServer(t, testenv.NATSConfig{NoSync: true})
 	s, js := open(t, server, Config{})

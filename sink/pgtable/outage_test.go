@@ -22,6 +22,7 @@ func startPostgres(t *testing.T) *testenv.Postgres {
 
 // The server is killed again and again while events are published: each is there once, in order.
 func TestKilledWhilePublishing(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	server := startPostgres(t)
 	admin := connectAdmin(t, server.URL("postgres"))
@@ -37,6 +38,7 @@ func TestKilledWhilePublishing(t *testing.T) {
 // The reply to a committed batch is lost: nothing is sent again by itself, and then all of it is a
 // copy.
 func TestLostReply(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	server := startPostgres(t)
 	admin := connectAdmin(t, server.URL("postgres"))

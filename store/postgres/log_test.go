@@ -288,6 +288,7 @@ func TestLogDeliversWhatCommitsLate(t *testing.T) {
 // More late rows than a claim takes, from several transactions that commit one after the other
 // while the first ones are gone through.
 func TestLogDeliversManyThatCommitLate(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	l := newLog(t)
 	l.relay(func(c *relay.Config) { c.BatchRecords = 10 })
@@ -332,6 +333,7 @@ func TestLogDeliversManyThatCommitLate(t *testing.T) {
 
 // A transaction that stays open, also in another database of the server, holds nothing up.
 func TestLogWaitsForNobody(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	l := newLog(t)
 	for _, url := range []string{newDatabase(t, "core", "log"), newDatabase(t)} {
@@ -359,6 +361,7 @@ func TestLogWaitsForNobody(t *testing.T) {
 
 // An idle relay notes where it is once, and nothing after that.
 func TestLogOfAnIdleRelayIsNotWritten(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	l := newLog(t)
 	l.relay()

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
@@ -85,6 +86,7 @@ func TestUnreadableRowAfterAClaimRanOutOfTime(t *testing.T) {
 // What is committed in front of a row that cannot be read, while the relay finds out about that, is
 // not taken for it: it is delivered, and the dead letter is the other's.
 func TestLateRowIsNotTakenForTheUnreadableOne(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	slowToRead(t, func(t *testing.T, l *logged, layout outbox.Layout, insert string) {
 		late, err := l.pool.Begin(t.Context())

@@ -243,6 +243,7 @@ func TestRefusedRowsHoldTheirKeys(t *testing.T) {
 // Who locks the lanes' rows keeps nobody from renewing, and nobody takes them from a relay that is
 // alive.
 func TestLeaseWhileTheLanesAreLocked(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	pool := migrated(t)
 	s, owner, _ := serving(t, pool, outbox.OutboxEvents())

@@ -64,6 +64,7 @@ func (s *countedTable) Lease(ctx context.Context, r outbox.LeaseRequest) (outbox
 // A table that is busy has undelivered rows, whatever it has. What is known of its leases is the
 // same.
 func TestWatchTakesTheCallersWordForABusyTable(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	pool := newPool(t, newDatabase(t, "core", "events", "log"))
 	db := postgres.NewDB(pool)

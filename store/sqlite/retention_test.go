@@ -156,8 +156,9 @@ func TestRetentionKeepsRowsReplayedBeforeTheDelete(t *testing.T) {
 		t.Errorf("got %+v, error %v, want 2 rows", report, err)
 	}
 	var left, archived string
-	if err := db.read.QueryRowContext(t.Context(), "SELECT (SELECT group_concat(position) FROM outbox_events), "+
-		"(SELECT group_concat(position) FROM (SELECT position FROM outbox_archive ORDER BY position))").Scan(&left, &archived); err != nil {
+	if err := db.read.QueryRowContext(t.Context(), `SELECT (SELECT group_concat(position) FROM outbox_events),
+		(SELECT group_concat(position) FROM (SELECT position FROM outbox_archive ORDER BY position))`).
+		Scan(&left, &archived); err != nil {
 		t.Fatal(err)
 	}
 	if left != "1" || archived != "2,3" {

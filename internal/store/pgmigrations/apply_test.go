@@ -131,6 +131,7 @@ func TestPrintedSQLMakesTheSameSchema(t *testing.T) {
 }
 
 func TestUpFromTenProcesses(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	url := testenv.Database(t)
 	var children [10]*exec.Cmd

@@ -43,6 +43,7 @@ func TestInsertCrawlRunAndQueryBack(t *testing.T) {
 
 // FR-006: "Insert 1000 events and verify sequential IDs". In one statement and one by one.
 func TestInsert1000EventsAndVerifySequentialIDs(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	_, conn := database(t)
 	at, loop := newRun(t, conn), newRun(t, conn)

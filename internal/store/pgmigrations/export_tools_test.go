@@ -105,6 +105,7 @@ func withoutRecords(t *testing.T, conn *pgx5.Conn) (all []string) {
 }
 
 func TestExportedFolderMakesTheSameTables(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	_, made := database(t)
 	want := withoutRecords(t, made)
@@ -189,6 +190,7 @@ func delivers(t *testing.T, url string) {
 
 // What up leaves to another tool it says, and changes nothing.
 func TestUpLeavesTheTablesOfAnotherTool(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	url := testenv.Database(t)
 	conn := connect(t, url)
@@ -282,6 +284,7 @@ func TestHandOverToAnotherTool(t *testing.T) {
 
 // Each step leaves a trace by which Status knows it, whoever applied it.
 func TestStatusKnowsEachStepByItsTrace(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	for _, set := range pgmigrations.Sets {
 		t.Run(set, func(t *testing.T) {

@@ -208,6 +208,7 @@ func deliverUpgraded(t *testing.T, url string, conn *pgx.Conn) {
 // A table that does not fit is refused before anything is changed; after the seed's own SQL the
 // columns that it made stay when the upgrade is taken back.
 func TestLegacyAfterTheSeedsOwnSQL(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	url, conn := legacyDatabase(t, "VARCHAR(128)")
 	run(t, conn, `ALTER TABLE outbox ADD COLUMN event_topic VARCHAR(150), ADD COLUMN occurred_at TIMESTAMP,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // verbs are what one can do to each table; %s is an application's id.
@@ -496,6 +497,7 @@ func TestPrintRolesIsWhatIsApplied(t *testing.T) {
 // The tables of FR-005 have their sequences under crawl's names afterwards, or nobody would be
 // granted them.
 func TestRolesOfRenamedTables(t *testing.T) {
+	tier.Full(t)
 	t.Parallel()
 	url := testenv.Database(t)
 	conn := connect(t, url)
