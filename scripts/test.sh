@@ -22,8 +22,9 @@ race=(-race -gcflags=modernc.org/...=-race=false)
 # tests runs go test. Without DWARF a binary is linked in two thirds of the processor time. Most tests wait most of the time,
 # so more of them run at once than there are processors.
 module=.
+timeout=10m
 tests() {
-	step go -C "$module" test -vet=off -ldflags=-w -exec "bash $PWD/scripts/spent.sh $spent" -timeout 30m -parallel 8 "$@"
+	step go -C "$module" test -vet=off -ldflags=-w -exec "bash $PWD/scripts/spent.sh $spent" -timeout $timeout -parallel 8 "$@"
 }
 
 # without lists the packages of this module except those that match a pattern.
@@ -42,7 +43,7 @@ case $tier in
 test)
 	# The race detector watches the code that runs goroutines; the tier "full" has all of it. It makes the relay's long
 	# simulations twenty times as slow, so they run without it.
-	raced='/outbox/(relay|inbox|sink|internal/sink/.*|server/(gateway|stream|sse))$'
+	raced='/outbox(/(relay|inbox|sink|internal/sink/.*|server/(gateway|stream|sse)))?$'
 	simulations='^Test(NoInnocentDies|PartialOutage|PoisonIsFound|RelaysShareTheLanes|ShareChangesBackDuringHandOver|Outage)$'
 	tests "${race[@]}" -skip "$simulations" $(go list ./... | grep -E "$raced")
 	tests -run "$simulations" ./relay
@@ -50,10 +51,12 @@ test)
 	tests $(without "$raced|$faults")
 	;;
 full)
+	timeout=30m
 	tests "${race[@]}" $(without "$faults|$drivers")
 	tests -p 2 $(go list ./... | grep -E "$drivers")
 	;;
 all)
+	timeout=120m
 	tests $(without "$faults|$drivers")
 	tests -p 2 $(go list ./... | grep -E "$drivers")
 	;;
