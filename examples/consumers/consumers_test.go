@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,24 +24,24 @@ import (
 
 const orders = 5 // each of which is sent twice
 
-var programs string // the folder of the programs
+var folder string // of the programs; TestMain removes it
 
 func TestMain(m *testing.M) {
 	testenv.AtOnce(8)
-	var err error
-	if programs, err = os.MkdirTemp("", "consumers-"); err == nil {
-		var said []byte
-		if said, err = exec.Command("go", "build", "-ldflags=-s -w", "-o", programs, "./...").CombinedOutput(); err != nil {
-			err = fmt.Errorf("%w\n%s", err, said)
-		}
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "build the programs:", err)
-		os.Exit(1)
-	}
 	testenv.Main(m)
-	_ = os.RemoveAll(programs) // a temporary directory
+	_ = os.RemoveAll(folder) // a temporary directory, or none
 }
+
+// programs builds the programs once and returns their folder.
+var programs = sync.OnceValues(func() (_ string, err error) {
+	if folder, err = os.MkdirTemp("", "consumers-"); err != nil {
+		return "", err
+	}
+	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", folder, "./...").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the programs: %w\n%s", err, out)
+	}
+	return folder, nil
+})
 
 // broker is what a consumer listens to.
 type broker struct {
@@ -184,7 +185,11 @@ func (b broker) publish(t *testing.T, events []outbox.Delivery, generation int) 
 
 func start(t *testing.T, name string, settings []string) *exec.Cmd {
 	t.Helper()
-	program := exec.Command(filepath.Join(programs, name))
+	dir, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := exec.Command(filepath.Join(dir, name))
 	program.Env = append(os.Environ(), settings...)
 	program.Stderr = new(bytes.Buffer)
 	if err := program.Start(); err != nil {

@@ -89,7 +89,6 @@ addEventListener("load", async () => {
 // for a broken sink waits, and is delivered when the sink is mended. One that the sink refuses is
 // retried, dies for a reason and can be put back. The commands that it shows do the same.
 func TestDevPage(t *testing.T) {
-	tier.Full(t)
 	t.Parallel()
 	e := env{t: t}
 	d := e.develop(t.TempDir(), "--temp")

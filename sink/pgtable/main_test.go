@@ -10,7 +10,10 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) {
+	testenv.ExamplesNeed("initdb")
+	testenv.Main(m)
+}
 
 func openURL(t testing.TB, url string, cfg Config) *Sink {
 	t.Helper()

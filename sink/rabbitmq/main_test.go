@@ -17,6 +17,7 @@ import (
 
 func TestMain(m *testing.M) {
 	testenv.AtOnce(8) // they wait for the server most of the time
+	testenv.ExamplesNeed("rabbitmq-server")
 	testenv.Main(m)
 }
 

@@ -17,7 +17,10 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
-func TestMain(m *testing.M) { testenv.Main(m) }
+func TestMain(m *testing.M) {
+	testenv.ExamplesNeed("initdb")
+	testenv.Main(m)
+}
 
 // newDatabase returns the URL of a new database with the sets applied; core if none is named.
 func newDatabase(t testing.TB, sets ...string) string {

@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -48,21 +49,35 @@ func findProgram(name string) (string, error) {
 // errMissing is the error of a program that is not installed.
 var errMissing = errors.New("not installed")
 
+// ExamplesNeed leaves out the examples of a package whose server is not installed, unless a tier was
+// selected: examples cannot be skipped otherwise. TestMain calls it.
+func ExamplesNeed(program string) {
+	if _, err := find(program); err != nil && os.Getenv(tier.Variable) == "" {
+		_ = flag.Set("test.skip", "^Example") // the flag exists and takes any pattern
+	}
+}
+
 // Installed ends t unless the servers' programs are installed. See [tier.Missing].
 func Installed(t testing.TB, programs ...string) {
 	t.Helper()
 	for _, name := range programs {
-		find := findProgram
-		switch name {
-		case "initdb":
-			find = func(string) (string, error) { return findInitdb() }
-		case "chromium":
-			find = func(string) (string, error) { return findBrowser() }
-		}
 		if _, err := find(name); err != nil {
 			fatal(t, err)
 		}
 	}
+}
+
+// find returns the path of a server's program.
+func find(name string) (string, error) {
+	switch name {
+	case "initdb":
+		return findInitdb()
+	case "chromium":
+		return findBrowser()
+	case "rabbitmq-server":
+		return findRabbitMQ()
+	}
+	return findProgram(name)
 }
 
 // fatal ends t with an error of a Start function. See [tier.Missing] for a missing program.

@@ -55,7 +55,7 @@ func StartPostgres(ctx context.Context, config PostgresConfig) (*Postgres, error
 	}
 	// initdb and postgres must be of one version; a link on PATH says nothing about its neighbours.
 	if initdb, err = filepath.EvalSymlinks(initdb); err != nil {
-		return nil, fmt.Errorf("start postgres: %w", err)
+		return nil, fmt.Errorf("start postgres: find initdb: %w: %w; run: make deps", errMissing, err)
 	}
 	parent := ""
 	if config.inMemory {

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 )
@@ -61,13 +62,19 @@ func includes(t testing.TB, wanted string) bool {
 	return rank >= ranks[wanted]
 }
 
+var missing sync.Map // the problems of Missing that this process has printed
+
 // Missing ends a test that needs a program that is not installed: problem names the program and the
 // command that installs it. The test is skipped in a plain `go test ./...`, and fails if a tier was
-// selected.
+// selected. The first test of a process that is skipped for a program prints a line, which go test
+// shows with -v or if the package fails.
 func Missing(t testing.TB, problem error) {
 	t.Helper()
 	if os.Getenv(Variable) != "" {
 		t.Fatal(problem)
+	}
+	if _, said := missing.LoadOrStore(problem.Error(), true); !said {
+		fmt.Printf("tests are skipped: %v\n", problem)
 	}
 	Skip(t, "missing program", problem.Error())
 }
