@@ -38,6 +38,12 @@ func newBroker(t testing.TB) *broker {
 func connectBroker(t testing.TB, server *testenv.RabbitMQ) *broker {
 	t.Helper()
 	b := &broker{RabbitMQ: server, vhost: server.Vhost(t)}
+	t.Cleanup(func() {
+		if t.Failed() {
+			text, err := server.Log()
+			t.Logf("the end of RabbitMQ's log (error %v):\n%s", err, text[max(0, len(text)-4000):])
+		}
+	})
 	b.reconnect(t)
 	return b
 }

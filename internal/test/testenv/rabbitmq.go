@@ -205,6 +205,12 @@ func (r *RabbitMQ) URL(vhost string) string { return "amqp://guest:guest@" + r.A
 // PID is the process id of the server.
 func (r *RabbitMQ) PID() int { return r.server.pid() }
 
+// Log returns the server's log so far.
+func (r *RabbitMQ) Log() (string, error) {
+	text, err := os.ReadFile(r.server.logPath())
+	return string(text), err
+}
+
 // Stop ends the server and removes its directory. A second call does nothing.
 func (r *RabbitMQ) Stop() error { return errors.Join(r.server.close(), r.mapper.close()) }
 
