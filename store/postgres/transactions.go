@@ -3,8 +3,6 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -59,9 +57,12 @@ func transact(
 		return classOf(ctx, err, true)
 	}
 	if err := fn(tx, known); err != nil {
-		return classOf(ctx, err, tx.Conn().IsClosed())
+		const aborted = 'E'
+		failed := pgtable.Code(err) != "" && conn.Conn().PgConn().TxStatus() == aborted
+		return classOf(ctx, err, failed || conn.Conn().IsClosed())
 	}
-	return classOf(ctx, tx.Commit(ctx), true)
+	err = tx.Commit(ctx)
+	return classOf(ctx, err, pgtable.Code(err) != "" || conn.Conn().IsClosed())
 }
 
 // SQLTransactions is Transactions for database/sql.
@@ -69,32 +70,50 @@ func SQLTransactions(db *sql.DB) inbox.Transactions[*sql.Tx] {
 	return inbox.Transactions[*sql.Tx]{
 		Inbox: newInbox[*sql.Tx],
 		Do: func(ctx context.Context, fn func(*sql.Tx) error) error {
-			tx, err := db.BeginTx(ctx, nil)
+			conn, err := db.Conn(ctx)
+			if err != nil {
+				return classOf(ctx, err, true)
+			}
+			defer func() { _ = conn.Close() }() // returns it to the pool
+			tx, err := conn.BeginTx(ctx, nil)
 			if err != nil {
 				return classOf(ctx, err, true)
 			}
 			defer func() { _ = tx.Rollback() }() // of what fn has left; after a commit it does nothing
 			if err := fn(tx); err != nil {
-				return classOf(ctx, err, errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone))
+				failed := pgtable.Code(err) != "" && aborted(ctx, tx)
+				_ = tx.Rollback() // lost would wait for a transaction that is open
+				return classOf(ctx, err, failed || lost(ctx, conn))
 			}
-			return classOf(ctx, tx.Commit(), true)
+			err = tx.Commit()
+			return classOf(ctx, err, pgtable.Code(err) != "" || err != nil && lost(ctx, conn))
 		},
 	}
 }
 
-// again is how long to wait before a transaction is tried again that others' transactions have made
-// fail.
+// aborted reports whether a statement of tx failed: PostgreSQL then refuses all others.
+func aborted(ctx context.Context, tx *sql.Tx) bool {
+	const inFailedTransaction = "25P02"
+	_, err := tx.ExecContext(ctx, "SELECT 1")
+	return pgtable.Code(err) == inFailedTransaction
+}
+
+// lost reports whether a connection no longer reaches its server.
+func lost(ctx context.Context, conn *sql.Conn) bool { return conn.PingContext(ctx) != nil }
+
+// again is the delay before a transaction is repeated that failed because of concurrent ones.
 const again = 20 * time.Millisecond
 
-// classOf gives the error of a transaction its class. connection says that an error by which no
-// server has answered is of the connection, and not the handler's own.
-func classOf(ctx context.Context, err error, connection bool) error {
+// classOf returns the error of a transaction with its class. ofServer says that the server of the
+// transaction returned the error, or that the connection to it was lost. Any other error is the
+// handler's own, even if it comes from another server: it counts as an attempt.
+func classOf(ctx context.Context, err error, ofServer bool) error {
 	switch {
-	case err == nil, ctx.Err() != nil:
+	case err == nil, ctx.Err() != nil, !ofServer:
 		return err
 	case pgtable.Transient(err):
 		return outbox.Postponed(err, again)
-	case pgtable.Code(err) == "" && connection, pgtable.Unwell(err):
+	case pgtable.Code(err) == "", pgtable.Unwell(err):
 		return outbox.Unavailable(err)
 	}
 	return err
