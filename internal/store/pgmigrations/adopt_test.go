@@ -313,8 +313,8 @@ func TestAdoptSeeds(t *testing.T) {
 				t.Errorf("another plan: %+v, %v", plan, err)
 			}
 			time.Sleep(100 * time.Millisecond)
-			during := app.longest
 			app.stop()
+			during := app.longest
 			if app.failed != nil {
 				t.Fatalf("the application failed after %d: %v", app.written, app.failed)
 			}

@@ -9,8 +9,6 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 )
 
-const root = "../../.."
-
 func TestMain(m *testing.M) {
 	testenv.AtOnce(4)
 	testenv.Main(m)

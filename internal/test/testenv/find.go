@@ -49,8 +49,8 @@ func findProgram(name string) (string, error) {
 // errMissing is the error of a program that is not installed.
 var errMissing = errors.New("not installed")
 
-// ExamplesNeed leaves out the examples of a package whose server is not installed, unless a tier was
-// selected: examples cannot be skipped otherwise. TestMain calls it.
+// ExamplesNeed leaves out the examples of a package whose server is not installed, unless a tier
+// was selected: examples cannot be skipped otherwise. TestMain calls it.
 func ExamplesNeed(program string) {
 	if _, err := find(program); err != nil && os.Getenv(tier.Variable) == "" {
 		_ = flag.Set("test.skip", "^Example") // the flag exists and takes any pattern
