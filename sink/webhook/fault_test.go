@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 // broken is a receiver that reads a request and then does what a test says with its connection.
@@ -247,7 +246,7 @@ func TestTLS(t *testing.T) {
 	old.TLS = &tls.Config{MaxVersion: tls.VersionTLS11} //nolint:gosec // a server as old as that is what is tested
 	old.StartTLS()
 	t.Cleanup(old.Close)
-	e := Endpoint{Name: "old", URL: old.URL, Secrets: []Secret{key}, Timeout: tier.Patience()}
+	e := Endpoint{Name: "old", URL: old.URL, Secrets: []Secret{key}, Timeout: longestTimeout}
 	s := open(t, newBook(e), Config{AllowPrivate: true})
 	wantClass(t, one(t, s, event(t, "old", 1)), outbox.ClassRetryAfter, "tls")
 }

@@ -26,6 +26,9 @@ type book struct {
 	err     error
 }
 
+// longestTimeout is the longest timeout that an endpoint can have.
+const longestTimeout = 2 * time.Minute
+
 func newBook(endpoints ...Endpoint) *book {
 	b := &book{entries: map[string]Endpoint{}}
 	for _, e := range endpoints {
@@ -137,7 +140,7 @@ func (r *receiver) count() int { return len(r.requests()) }
 
 // endpoint is the receiver by a name.
 func (r *receiver) endpoint(name string) Endpoint {
-	return Endpoint{Name: name, URL: r.URL + "/hook", Secrets: []Secret{key}, Timeout: tier.Patience()}
+	return Endpoint{Name: name, URL: r.URL + "/hook", Secrets: []Secret{key}, Timeout: longestTimeout}
 }
 
 // event returns a delivery of a new event.
