@@ -39,6 +39,10 @@ func findProgram(name string) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("find %s: %w", name, err)
 		}
+		found = slices.DeleteFunc(found, func(path string) bool {
+			_, err := exec.LookPath(path) // a link may lead to a program that was removed
+			return err != nil
+		})
 		if len(found) > 0 {
 			return slices.Max(found), nil
 		}
