@@ -35,7 +35,7 @@ PYTHON ?= /usr/bin/python3
 # What another version of the server can change first: the schema and the plans. DATABASE=. is all of these packages.
 DATABASE ?= TestUpFrom|TestUpDown|TestUpOn|TestDown|TestPrinted|TestChecks|TestUUID|TestExported|TestStatus|TestPurge|Plan|Index|TestWrite
 
-test: deps ## vet and the tests of every package on real servers, in five minutes (see internal/test/tier)
+test: deps ## vet and the tests of every package on real servers, in six minutes (see internal/test/tier)
 	@bash scripts/test.sh test
 
 test-full: deps ## the tests that take longer: the race detector everywhere, traces, plans, integration, the core of the faults
