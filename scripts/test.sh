@@ -34,6 +34,8 @@ without() { go list ./... | grep -Ev "$1"; }
 faults='/internal/test/(chaos|sources)$'
 # Packages that start several programs for each test. testenv.AtOnce limits how many tests of them run at once.
 drivers='/internal/(cli|test/(integration|conditions|install|install/packages))$|/examples/'
+# Packages without a test of the tier "test". That tier does not link them. internal/arch checks this list.
+later='/(examples/consumers|internal/test/(conditions|install|install/packages|sources))$'
 
 for module in bench internal/test/browser .; do
 	step go -C "$module" vet ./...
@@ -48,7 +50,8 @@ test)
 	tests "${race[@]}" -skip "$simulations" $(go list ./... | grep -E "$raced")
 	tests -run "$simulations" ./relay
 	tests "${race[@]}" -run 'Inbox|Group' ./store/sqlite
-	tests $(without "$raced|$faults")
+	tests $(without "$raced|$faults|$later")
+	faults='/internal/test/chaos$'
 	;;
 full)
 	timeout=30m

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,13 +19,14 @@ import (
 // tierCount counts the tests of each tier. Fuzz tests, examples and benchmarks are not counted.
 type tierCount struct {
 	tests    map[string]int // by the tier that the test's first statement names; "test" without one
+	quick    map[string]int // tests of the tier "test" by their folder
 	subtests []string       // tests with subtests that name a tier
 	breaches []string
 }
 
 // countTiers reads the test files below the root, those of other modules too.
 func countTiers(tree fs.FS) (tierCount, error) {
-	count := tierCount{tests: map[string]int{}}
+	count := tierCount{tests: map[string]int{}, quick: map[string]int{}}
 	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -71,6 +73,9 @@ func (c *tierCount) add(name string, source []byte) error {
 			f.Name.Name != "TestMain"
 		if isTest {
 			c.tests[cmp.Or(stated, "test")]++
+			if stated == "" {
+				c.quick[path.Dir(name)]++
+			}
 		}
 		where := name + ": " + f.Name.Name
 		switch {
@@ -116,6 +121,29 @@ func TestTiersLeaveOutCountedTests(t *testing.T) {
 	}
 	t.Logf("%d tests: make test leaves out %d, make test-full %d, make test-all 0", quick+full+all, full+all, all)
 	t.Logf("tests with subtests that name a later tier: %s", strings.Join(count.subtests, ", "))
+}
+
+// scripts/test.sh does not link packages for the tier "test" if all their tests belong to later ones.
+func TestPackagesLeftOutHaveNoQuickTests(t *testing.T) {
+	t.Parallel()
+	script, err := os.ReadFile(root + "/scripts/test.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pattern := regexp.MustCompile(`(?m)^later='(.+)'$`).FindSubmatch(script)
+	if pattern == nil {
+		t.Fatal("scripts/test.sh has no line later='pattern'")
+	}
+	later := regexp.MustCompile(string(pattern[1]))
+	count, err := countTiers(os.DirFS(root))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for folder, n := range count.quick {
+		if later.MatchString("/" + folder) {
+			t.Errorf("scripts/test.sh leaves %s out of the tier test, but it has %d tests of that tier", folder, n)
+		}
+	}
 }
 
 func TestCountTiersSeesEachStatement(t *testing.T) {
