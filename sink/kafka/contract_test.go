@@ -32,6 +32,7 @@ func TestSinkContract(t *testing.T) {
 		})
 	})
 	t.Run("transactions", func(t *testing.T) {
+		tier.Full(t)
 		t.Parallel()
 		features := outboxtest.SinkFeatures{Headers: attributePrefix, LargestMessage: defaultMaxMessageBytes}
 		outboxtest.SinkSuite(t, features, func(t *testing.T) outboxtest.SinkHarness {

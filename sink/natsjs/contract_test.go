@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
@@ -32,6 +33,9 @@ func TestSinkContract(t *testing.T) {
 	} {
 		tt.features.Durable, tt.features.Headers, tt.features.LargestMessage = true, "ce-", 1<<20
 		t.Run(tt.name, func(t *testing.T) {
+			if tt.name != "window" {
+				tier.Full(t)
+			}
 			t.Parallel()
 			// One set of servers for all tests of a mode: a cluster takes seconds until it has its
 			// leaders.

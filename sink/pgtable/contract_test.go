@@ -14,6 +14,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
@@ -24,6 +25,9 @@ func TestSinkContract(t *testing.T) {
 		{"a table that is not there", "missing"}, {"a table that refuses each row", "refusing"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			if tt.refusing == "missing" {
+				tier.Full(t)
+			}
 			r := &receiver{Postgres: server, admin: connectAdmin(t, server.URL("postgres"))}
 			exec(t, r.admin, "DROP TABLE IF EXISTS refusing")
 			makeTables(t, r.admin, "refusing")

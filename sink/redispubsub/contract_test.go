@@ -9,6 +9,7 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/test/redistest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
@@ -28,6 +29,9 @@ func TestSinkContract(t *testing.T) {
 		{"cluster", true, Config{}, outboxtest.SinkFeatures{RefusesDuplicates: true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			if tt.name != "window" {
+				tier.Full(t)
+			}
 			t.Parallel()
 			// One server for all tests of a mode: a cluster takes 2 s until it serves its slots.
 			b := &broker{Redis: testenv.RedisServerWith(t, testenv.RedisConfig{Cluster: tt.cluster})}

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/outboxtest"
 )
 
@@ -29,6 +30,9 @@ func TestSinkContract(t *testing.T) {
 		{"cluster", "forbidden", true, Config{}, outboxtest.SinkFeatures{RefusesDuplicates: true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			if tt.name != "window" {
+				tier.Full(t)
+			}
 			t.Parallel()
 			// One server for all tests of a mode: a cluster takes 2 s until it serves its slots.
 			args := append([]string{"--appendonly", "yes", "--appendfsync", "always", "--user", "relay", "on", ">hunter2"},
