@@ -21,9 +21,9 @@ const (
 	maxHeaderBytes = 64 << 10
 )
 
-// newTransport makes requests to allowed addresses only. net/http sends a POST again by itself only
-// if nothing of it was written or, in HTTP/2, if the server said that it did not look at it.
-// Neither can be a copy.
+// newTransport makes requests to allowed addresses only. net/http repeats a request by itself if
+// the server closes a kept connection before it answers (see request). Receivers recognise a
+// duplicate by its webhook-id.
 func newTransport(cfg Config) *http.Transport {
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second, Resolver: cfg.Resolver}
 	t := &http.Transport{

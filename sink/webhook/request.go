@@ -69,6 +69,11 @@ func (s *Sink) request(ctx context.Context, t *target, d *outbox.Delivery, now t
 		return nil, err
 	}
 	req.Header = header
+	// net/http repeats the request on a new connection if the server closed a kept one without an
+	// answer. The empty value marks the request as safe to repeat and is not sent.
+	if req.Header.Get("Idempotency-Key") == "" {
+		req.Header["Idempotency-Key"] = nil
+	}
 	return req, nil
 }
 
