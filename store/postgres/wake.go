@@ -144,8 +144,10 @@ func listen(ctx context.Context, pool *pgxpool.Pool, sql string, ready func(), w
 	case pooled:
 		return errPooled
 	}
-	if _, err := conn.Exec(ctx, "LISTEN "+wakeChannel); err != nil {
-		return fmt.Errorf("listen: %w", err)
+	for _, sql := range []string{"SET idle_session_timeout = 0", "LISTEN " + wakeChannel} {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("listen: %w", err)
+		}
 	}
 	if err := probe(ctx, pool, sql, conn, wake); err != nil {
 		return err

@@ -148,3 +148,29 @@ func TestListenNoticesAPooler(t *testing.T) {
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// A role or a database can end idle sessions. The listener's session is idle most of the time.
+func TestListenOutlastsIdleSessionTimeout(t *testing.T) {
+	t.Parallel()
+	database := testenv.Database(t)
+	before := newPool(t, database) // its sessions keep no timeout
+	_, err := before.Exec(t.Context(), `DO $$ BEGIN
+		EXECUTE format('ALTER DATABASE %I SET idle_session_timeout = 300', current_database()); END $$`)
+	ok(t, err)
+	pool := newPool(t, database)
+	var log strings.Builder // only the listener writes, and it has ended before this is read
+	t.Cleanup(func() {
+		if log.Len() > 0 {
+			t.Errorf("the listener logged: %s", log.String())
+		}
+	})
+	var h heard
+	run(t, func(ctx context.Context) error {
+		return postgres.NewDB(pool).Listen(ctx, slog.New(slog.NewTextHandler(&log, nil)), h.wake)
+	})
+	eventually(t, "listening", func() bool { return listening(t, before) })
+	time.Sleep(600 * time.Millisecond)
+	if !listening(t, before) {
+		t.Error("the listener's session has ended")
+	}
+}
