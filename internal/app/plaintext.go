@@ -79,6 +79,8 @@ func (p process) warnPlaintext(ctx context.Context, db Database) {
 				p.log.Warn("others than its owner may read or write the database's file: take that away with chmod 600, also "+
 					"of its -wal and -shm", "file", file, "mode", info.Mode().Perm().String())
 			}
+		} else if _, ignored, err := pooler.ParseURL(p.cfg.Database); err == nil && len(ignored) > 0 {
+			p.log.Info("ignored parameters of other clients in the database URL", "parameters", ignored)
 		}
 		if machine != "" {
 			p.log.Warn("PostgreSQL is on another machine and connections to it have no TLS: "+

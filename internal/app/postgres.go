@@ -18,13 +18,13 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
-	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
 	"github.com/outboxrelay/outbox/internal/store/migration"
 	"github.com/outboxrelay/outbox/internal/store/operate"
 	"github.com/outboxrelay/outbox/internal/store/pgcold"
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/store/pgschema"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
+	"github.com/outboxrelay/outbox/internal/store/pooler"
 	"github.com/outboxrelay/outbox/internal/store/retention"
 	"github.com/outboxrelay/outbox/internal/version"
 	"github.com/outboxrelay/outbox/server/pgstore"
@@ -35,7 +35,7 @@ import (
 func postgresStore() store {
 	return store{
 		schemes: []string{"postgres", "postgresql"},
-		words:   regexp.MustCompile(`^\s*[a-z_]+\s*=`).MatchString,
+		words:   regexp.MustCompile(`^\s*[a-z_]+\s*=|^\$`).MatchString,
 		example: "postgres://user:password@host:5432/database",
 		check:   checkPostgres, mask: maskPostgres,
 		opener:     func() opener { return openPostgres },
@@ -46,18 +46,16 @@ func postgresStore() store {
 }
 
 func checkPostgres(url string) error {
-	if _, err := pgxpool.ParseConfig(url); err != nil {
-		// pgx quotes the URL, and in one that it cannot parse it cannot find the password to mask.
-		return errNoDatabase
-	}
-	return sinkurl.CheckUser(url)
+	_, _, err := pooler.ParseURL(url)
+	return err
 }
 
 func maskPostgres(url string) string {
-	c, err := pgx.ParseConfig(url)
-	if err != nil || sinkurl.CheckUser(url) != nil {
+	cfg, _, err := pooler.ParseURL(url)
+	if err != nil {
 		return "(no valid URL)"
 	}
+	c := cfg.ConnConfig
 	return fmt.Sprintf("%s at %s:%d", c.Database, c.Host, c.Port)
 }
 
@@ -86,9 +84,9 @@ func openPostgres(ctx context.Context, databaseURL string, u use) (Database, err
 // openPool opens a pool of plain sessions; a relay's are different, see postgres.Connect. It does
 // not wait for the server.
 func openPool(ctx context.Context, databaseURL string, u use) (*pgxpool.Pool, error) {
-	cfg, err := pgxpool.ParseConfig(databaseURL)
+	cfg, _, err := pooler.ParseURL(databaseURL)
 	if err != nil {
-		return nil, errors.New("parse database URL: it is not valid (not shown, it may hold a password)")
+		return nil, fmt.Errorf("parse database URL: %w", err)
 	}
 	cfg.MaxConns = int32(u.conns)
 	if u.relay {
@@ -253,7 +251,6 @@ func (m postgresMigrations) Print(w io.Writer, sets ...string) error {
 
 // hintPostgres names the remedy where the error's own text cannot know it.
 func hintPostgres(err error) string {
-	var connect *pgconn.ConnectError
 	var server *pgconn.PgError
 	switch {
 	case errors.As(err, &server) && (strings.HasPrefix(server.Code, "28") || server.Code == "3D000"):
@@ -262,7 +259,10 @@ func hintPostgres(err error) string {
 		return "make the tables with: outbox migrate up"
 	case errors.As(err, &server) && server.Code == "42501":
 		return "this database role may not do that: see outbox migrate roles --help for the roles and what each may do"
-	case errors.As(err, &connect):
+	case errors.As(err, &server) && slices.Contains([]string{"42704", "22023", "55P02", "08P01"}, server.Code) &&
+		errors.As(err, new(*pgconn.ConnectError)):
+		return "the server does not accept a parameter of the URL: correct it or leave it out"
+	case pooler.NotRunning(err):
 		return "is PostgreSQL running there? The URL is that of --database, OUTBOX_DATABASE_URL or DATABASE_URL"
 	}
 	return ""

@@ -15,6 +15,7 @@ import (
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/store/cold"
 	"github.com/outboxrelay/outbox/internal/store/operate"
+	"github.com/outboxrelay/outbox/internal/store/pooler"
 	"github.com/outboxrelay/outbox/internal/store/retention"
 	"github.com/outboxrelay/outbox/internal/store/sqlitecold"
 	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
@@ -42,7 +43,7 @@ func sqliteStore() store {
 // sqlitePath returns the file of a URL: sqlite:outbox.db, sqlite:/var/lib/outbox.db, or with //
 // behind the colon.
 func sqlitePath(url string) string {
-	return strings.TrimPrefix(strings.TrimPrefix(url, "sqlite:"), "//")
+	return strings.TrimPrefix(strings.TrimPrefix(pooler.CleanURL(url), "sqlite:"), "//")
 }
 
 // checkSQLite checks the path of a file. What SQLite itself would take for something else than a

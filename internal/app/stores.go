@@ -3,11 +3,14 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/sink/sinks"
+	"github.com/outboxrelay/outbox/internal/store/pooler"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -50,13 +53,20 @@ type opener func(ctx context.Context, url string, u use) (Database, error)
 
 var errNoDatabase = errors.New("is no valid URL (not shown, it may hold a password)")
 
+// otherScheme matches a scheme, and nothing that could be a user.
+var otherScheme = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://|^(file|sqlite3):`)
+
 // storeOf returns the store of a URL.
 func storeOf(url string) (store, error) {
+	url = pooler.CleanURL(url)
 	scheme, _, hasScheme := strings.Cut(url, ":")
 	for _, s := range stores() {
 		if hasScheme && slices.Contains(s.schemes, scheme) || s.words != nil && s.words(url) {
 			return s, nil
 		}
+	}
+	if scheme := otherScheme.FindString(url); scheme != "" {
+		return store{}, fmt.Errorf("has the scheme %s, which is not supported", scheme)
 	}
 	return store{}, errNoDatabase
 }
@@ -67,13 +77,10 @@ type databases struct{}
 // Check implements config.Databases.
 func (databases) Check(url string) error {
 	s, err := storeOf(url)
-	if err == nil {
-		err = s.check(url)
-	}
-	if errors.Is(err, errNoDatabase) {
+	if err != nil {
 		return errors.New(err.Error() + ": want " + strings.Join(databases{}.Examples(), ", or "))
 	}
-	return err
+	return s.check(url)
 }
 
 // Show implements config.Databases.

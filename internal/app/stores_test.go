@@ -67,7 +67,11 @@ func FuzzMaskDatabase(f *testing.F) {
 			return
 		}
 		url := "postgres://user:" + before + secret + after + "@host:1/0"
-		if shown := MaskDatabase(url); strings.Contains(shown, secret) {
+		shown := MaskDatabase(url)
+		if err := CheckDatabase(url); err != nil {
+			shown += err.Error()
+		}
+		if strings.Contains(shown, secret) {
 			t.Errorf("%q is shown as %q", url, shown)
 		}
 	})

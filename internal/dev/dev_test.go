@@ -105,9 +105,9 @@ func TestCheckServer(t *testing.T) {
 		" host = localhost":                "",
 		"sqlite:foreign.db":                "say --file foreign.db",
 		"sqlite:///var/lib/foreign.db":     "say --file /var/lib/foreign.db",
-		"file:secret.db?mode=rw":           "no valid URL",
-		"mysql://h/shop?password=secret":   "no valid URL",
-		"postgres://h:port/secret":         "no valid URL",
+		"file:secret.db?mode=rw":           "has the scheme file:, which is not supported",
+		"mysql://h/shop?password=secret":   "has the scheme mysql://, which is not supported",
+		"postgres://h:port/secret":         "invalid port",
 		"secret":                           "no valid URL",
 		" ":                                "no valid URL",
 	} {

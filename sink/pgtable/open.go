@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox/internal/sink/sinkurl"
+	"github.com/outboxrelay/outbox/internal/store/pooler"
 	"github.com/outboxrelay/outbox/internal/version"
 	"github.com/outboxrelay/outbox/sink"
 )
@@ -62,15 +63,16 @@ func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
 		lasts := lasts(err)
-		return nil, sinkurl.Failed(&connectError{s.text(err), lasts}, lasts)
+		return nil, sinkurl.Failed(&connectError{s.text(err), lasts, pooler.NotRunning(err)}, lasts)
 	}
 	return s, nil
 }
 
 // connectError is the error of Open where the server cannot be reached or says no.
 type connectError struct {
-	text  string
-	lasts bool // waiting does not cure it
+	text       string
+	lasts      bool // waiting does not cure it
+	notRunning bool // no server listens there
 }
 
 func (e *connectError) Error() string { return "connect to the sink's PostgreSQL: " + e.text }
@@ -109,9 +111,9 @@ func parse(text string, cfg *Config) (*pgxpool.Config, error) {
 	if len(values) > 0 {
 		base += "?" + values.Encode()
 	}
-	config, err := pgxpool.ParseConfig(base)
+	config, _, err := pooler.ParseURL(base)
 	if err != nil {
-		return nil, errURL // pgx quotes the URL
+		return nil, err
 	}
 	conn := config.ConnConfig
 	conn.ConnectTimeout = cmp.Or(conn.ConnectTimeout, connectTimeout)
@@ -163,6 +165,8 @@ func hint(err error) string {
 		return ""
 	case connect.lasts:
 		return "correct user, password, database or parameters in the sink's URL"
+	case connect.notRunning:
+		return "is PostgreSQL running at the sink's URL?"
 	}
-	return "is PostgreSQL running at the sink's URL?"
+	return ""
 }

@@ -15,8 +15,8 @@ func TestURLs(t *testing.T) {
 		Check: map[string]string{
 			"postgres://u:p@h:5432/d": "", "postgresql://h1,h2/d?sslmode=verify-full&create=true": "",
 			"postgres:///d?host=/run/postgresql": "", "postgres://h/d?create=yes": "true, false",
-			"postgres://h/d?cloudevents=binary": "columns", "postgres://u:hunter2@h:x/d": "not of the form",
-			"postgres://u:hunt/er2@h/d": "%2F", "postgres://h/d?sslmode=hunter2": "not of the form",
+			"postgres://h/d?cloudevents=binary": "columns", "postgres://u:hunter2@h:x/d": "invalid port",
+			"postgres://u:hunt/er2@h/d": "%2F", "postgres://h/d?sslmode=hunter2": "none of disable",
 			"host=h password=hunter2": "not of the form", "postgres://h/d#hunter2": "not of the form",
 		},
 		Plaintext: map[string]string{

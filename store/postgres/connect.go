@@ -62,9 +62,9 @@ const (
 
 // connect opens a pool for relays.
 func connect(ctx context.Context, url string, of Config) (*pgxpool.Pool, error) {
-	cfg, err := pgxpool.ParseConfig(url)
+	cfg, _, err := pooler.ParseURL(url)
 	if err != nil {
-		return nil, fmt.Errorf("parse database URL: %w", withoutURL(err))
+		return nil, fmt.Errorf("parse database URL: %w", err)
 	}
 	settings, err := plain("session")
 	if err != nil {
@@ -82,7 +82,7 @@ func connect(ctx context.Context, url string, of Config) (*pgxpool.Pool, error) 
 	adapt(cfg, settings)
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("open database pool: %w", withoutURL(err))
+		return nil, fmt.Errorf("open database pool: %w", err)
 	}
 	return pool, nil
 }
@@ -223,15 +223,4 @@ func (r *route) settle(ctx context.Context, conn *pgx.Conn) error {
 		pooler.SetUp(conn)
 	}
 	return nil
-}
-
-// withoutURL drops the text of a parse error, which quotes the connection string. (pgx masks a
-// password it recognises, but in a malformed URL it cannot know where it is.)
-func withoutURL(err error) error {
-	var parse *pgconn.ParseConfigError
-	if errors.As(err, &parse) {
-		return errors.New("it is no valid PostgreSQL URL or keyword/value string (the text is not shown, it may hold " +
-			"a password)")
-	}
-	return err
 }

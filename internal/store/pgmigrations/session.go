@@ -24,16 +24,13 @@ var strangersSQL string
 // lockKey is the advisory lock of everything that changes the schema ("outbox" in ASCII).
 const lockKey int64 = 0x6f7574626f78
 
-// parse reads a database URL. pgx's own error quotes the URL, and a URL mangled enough not to parse
-// is one whose password it cannot find to mask: so nothing of it is passed on.
+// parse reads a database URL.
 func parse(databaseURL string) (*pgx.ConnConfig, error) {
-	config, err := pgx.ParseConfig(databaseURL)
+	parsed, _, err := pooler.ParseURL(databaseURL)
 	if err != nil {
-		return nil,
-			errors.New("parse database URL: want the form " +
-				"postgres://user:password@host:5432/database?sslmode=require, " +
-				"special characters percent-encoded")
+		return nil, fmt.Errorf("parse database URL: %w", err)
 	}
+	config := parsed.ConnConfig
 	version.Introduce(config.RuntimeParams, version.Named("outbox migrate"))
 	config.RuntimeParams["client_encoding"] = "UTF8"
 	config.RuntimeParams["standard_conforming_strings"] = "on"
