@@ -63,7 +63,8 @@ type LeaseRequest struct {
 	TTL   time.Duration
 	// Health is what hinders the relay, as a JSON object for people who look into the database
 	// ({"table": reason, "sinks": {name: reason}, "slow": {name: how slow}}), or "". The database
-	// keeps it, with when it began, while the relay is enrolled.
+	// keeps it, with when it began, while the relay is enrolled. With "yields": true the relay's
+	// share is 0 while another relay of the table is alive and has no "sinks".
 	Health string
 	// Leaving keeps what the caller holds and takes nothing more: it is finishing what is in
 	// flight, and its enrolment has ended. Share is 0 then.

@@ -17,6 +17,7 @@ func laneTests() []storeTest {
 		{name: "the lanes of a relay that vanished lapse, and their next holder counts a crash", run: takesLapsedLanes},
 		{name: "a relay that asks often is told how long it still holds, and nothing is written", run: renewsWhenDue},
 		{name: "a relay that is leaving keeps what it holds and takes nothing more", run: keepsLanesWhileLeaving},
+		{name: "a relay without its sink yields its lanes to one that has its sinks", run: yieldsLanes},
 		{name: "what is known of a suspect lane outlives its holder", run: remembersSuspects},
 		{name: "a relay that gives a lane up has survived what it tried there", run: forgetsTrials},
 		{name: "two tables of one database have lanes of their own", run: separatesTables},
@@ -186,6 +187,33 @@ func keepsLanesWhileLeaving(t *testing.T, s *storeSuite) {
 	}
 	if got := b.lease(time.Minute); len(got.Lanes) != 40 {
 		t.Errorf("the other holds %d lanes", len(got.Lanes))
+	}
+}
+
+func yieldsLanes(t *testing.T, s *storeSuite) {
+	a, b := s.serve(t, outbox.OutboxEvents()), s.relay(t, outbox.OutboxEvents())
+	const down, yields = `{"sinks": {"default": "gone"}}`, `{"sinks": {"default": "gone"}, "yields": true}`
+	for _, step := range []struct {
+		health, other string // of a and b
+		share, others int
+	}{
+		{down, "", 32, 32},
+		{yields, `{"slow": {"default": "a batch takes 1s or longer"}}`, 0, 64},
+		{yields, down, 32, 32}, // neither can deliver
+		{yields, yields, 32, 32},
+		{"", yields, 64, 0},
+		{"", "", 32, 32},
+	} {
+		a.ask(outbox.LeaseRequest{Owner: a.owner, Name: "test", TTL: time.Minute, Health: step.health})
+		others := b.ask(outbox.LeaseRequest{Owner: b.owner, Name: "test", TTL: time.Minute, Health: step.other}).Share
+		got := a.ask(outbox.LeaseRequest{Owner: a.owner, Name: "test", TTL: time.Minute, Health: step.health})
+		if got.Share != step.share || others != step.others {
+			t.Errorf("%s and %s: shares %d and %d, want %d and %d", step.health, step.other, got.Share, others, step.share,
+				step.others)
+		}
+		if a.release(got.Lanes[min(got.Share, len(got.Lanes)):]); step.share == 0 && len(b.lease(time.Minute).Lanes) != 64 {
+			t.Errorf("the other relay does not get all lanes")
+		}
 	}
 }
 

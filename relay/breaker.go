@@ -41,6 +41,20 @@ func (b *breaker) isOpen() bool {
 	return b.state != circuitClosed
 }
 
+// outage tells whether the sink counts as down, and since when.
+func (b *breaker) outage(now time.Time) (since time.Time, down bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.circuit.outage(now)
+}
+
+// answers notes that the sink has answered a ping after pings had failed.
+func (b *breaker) answers() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refused = time.Time{}
+}
+
 // lags is SinkHealth.Lags.
 func (b *breaker) lags() time.Duration {
 	b.mu.Lock()

@@ -28,6 +28,7 @@ type circuit struct {
 	failed bool // the probe under way, so far
 
 	since   time.Time     // of the outage
+	refused time.Time     // when the sink last took nothing; zero: it answers again
 	pause   time.Duration // before the next probe
 	next    time.Time     // when it may begin
 	closed  time.Time     // when one succeeded
@@ -72,6 +73,11 @@ const (
 
 	slowFor = 10 * time.Second
 
+	// Limits of the time after which a circuit that nobody probes no longer says that the sink is
+	// down.
+	minRest = 30 * time.Second
+	maxRest = 10 * time.Minute
+
 	// A sink lags if a batch takes so long. What its last batch took says nothing of it after
 	// longAgo.
 	lagging = time.Second
@@ -107,6 +113,14 @@ func (c *circuit) lags(now time.Time) (long time.Duration) {
 		long = step
 	}
 	return long
+}
+
+// outage tells whether the sink is down, and since when. Without lanes a relay cannot probe, so it
+// says that its sink is available after a rest, and gets lanes to probe. The rest is as long as the
+// outage was seen to last, so that a sink that stays down is tried less and less often.
+func (c *circuit) outage(now time.Time) (since time.Time, down bool) {
+	rest := min(max(c.refused.Sub(c.since), minRest), maxRest)
+	return c.since, c.state == circuitProbing || c.state == circuitOpen && now.Sub(c.refused) < rest
 }
 
 // begin begins a turn and tells whether it is a probe.
@@ -174,6 +188,7 @@ func (c *circuit) report(probe bool, served, unavailable int, now time.Time) (is
 	if served > 0 || unavailable == 0 {
 		return unavailable > 0, false, long
 	}
+	c.refused = now
 	switch {
 	case c.state == circuitClosed:
 		c.state, c.since = circuitOpen, now

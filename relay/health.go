@@ -157,6 +157,8 @@ func (r *tableRelay) hindrance(sinks map[string]*sinkState) string {
 		Table string            `json:"table,omitempty"`
 		Sinks map[string]string `json:"sinks,omitempty"`
 		Slow  map[string]string `json:"slow,omitempty"`
+		// Yields: a sink has been unavailable for a lease, so another relay should have the lanes.
+		Yields bool `json:"yields,omitempty"`
 	}{Table: forColumn(r.health(time.Now()).Reason), Sinks: map[string]string{}, Slow: map[string]string{}}
 	for _, name := range r.cfg.table.sinks() {
 		if sinks[name] == nil {
@@ -165,6 +167,7 @@ func (r *tableRelay) hindrance(sinks map[string]*sinkState) string {
 		switch s := sinks[name].health(); {
 		case !s.Ready || s.Down:
 			h.Sinks[name] = forColumn(cmp.Or(s.Reason, "it takes nothing and is only probed"))
+			h.Yields = h.Yields || sinks[name].unavailable(time.Now()) >= r.cfg.LeaseTTL
 		case s.Lags > 0:
 			h.Slow[name] = fmt.Sprintf("a batch takes %s or longer", s.Lags)
 		}

@@ -20,6 +20,7 @@ import (
 type laneTable struct {
 	lanes  [outbox.LaneCount]laneRow
 	relays map[uuid.UUID]time.Time // until when each is alive
+	health map[uuid.UUID]string    // LeaseRequest.Health of each
 
 	releaseErr func() error // of Release, and of Leave
 }
@@ -39,17 +40,22 @@ func (m *memory) Lease(_ context.Context, request outbox.LeaseRequest) (outbox.L
 		}
 	}
 	if m.relays == nil {
-		m.relays = map[uuid.UUID]time.Time{}
+		m.relays, m.health = map[uuid.UUID]time.Time{}, map[uuid.UUID]string{}
 	}
+	m.health[request.Owner] = request.Health
 	now, renewable := time.Now(), time.Now().Add(request.TTL*2/3)
 	if request.Leaving {
 		delete(m.relays, request.Owner)
 	} else if m.relays[request.Owner].Before(renewable) {
 		m.relays[request.Owner] = now.Add(request.TTL)
 	}
-	alive, before, kept := 0, 0, 0
+	alive, before, kept, available := 0, 0, 0, false
 	for owner, expires := range m.relays {
-		if expires.After(now) {
+		available = available || expires.After(now) && !strings.Contains(m.health[owner], `"sinks"`)
+	}
+	yields := func(owner uuid.UUID) bool { return available && strings.Contains(m.health[owner], `"yields":true`) }
+	for owner, expires := range m.relays {
+		if expires.After(now) && !yields(owner) {
 			alive++
 			if owner.String() < request.Owner.String() {
 				before++
@@ -57,7 +63,7 @@ func (m *memory) Lease(_ context.Context, request outbox.LeaseRequest) (outbox.L
 		}
 	}
 	leased := outbox.Leased{Remaining: request.TTL}
-	if !request.Leaving {
+	if !request.Leaving && !yields(request.Owner) {
 		leased.Share = outbox.LaneCount / alive
 		if before < outbox.LaneCount%alive {
 			leased.Share++

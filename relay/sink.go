@@ -20,7 +20,7 @@ const (
 type SinkHealth struct {
 	Ready  bool   // it answers, if it can be asked
 	Reason string // why not
-	Down   bool   // nothing is claimed for it but probes
+	Down   bool   // it took nothing when it was last tried
 	// Lags is how long a batch takes of late if that is long: 1 s, 2 s, 4 s and so on, or longer.
 	// Else it is 0.
 	Lags time.Duration
@@ -32,8 +32,9 @@ type sinkState struct {
 	sink    outbox.Sink
 	breaker *breaker
 
-	mu  sync.Mutex
-	err error // of the last probe
+	mu      sync.Mutex
+	err     error     // of the last probe
+	failing time.Time // when err began
 }
 
 // probe asks the sink whether it is there until ctx ends.
@@ -48,6 +49,12 @@ func (s *sinkState) probe(ctx context.Context) error {
 		err := ping(ctx)
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		switch {
+		case err != nil && s.err == nil:
+			s.failing = time.Now()
+		case err == nil && s.err != nil:
+			s.breaker.answers()
+		}
 		s.err = err
 	})
 }
@@ -55,11 +62,25 @@ func (s *sinkState) probe(ctx context.Context) error {
 func (s *sinkState) health() SinkHealth {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := SinkHealth{Ready: s.err == nil, Down: s.breaker.isOpen(), Lags: s.breaker.lags()}
+	h := SinkHealth{Ready: s.err == nil, Lags: s.breaker.lags()}
+	_, h.Down = s.breaker.outage(time.Now())
 	if s.err != nil {
 		h.Reason = s.err.Error()
 	}
 	return h
+}
+
+// unavailable returns for how long the sink has been unavailable; 0: it is available.
+func (s *sinkState) unavailable(now time.Time) (d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if since, down := s.breaker.outage(now); down {
+		d = now.Sub(since)
+	}
+	if s.err != nil {
+		d = max(d, now.Sub(s.failing))
+	}
+	return d
 }
 
 // repeat calls fn at once and then every probeEvery until ctx ends.

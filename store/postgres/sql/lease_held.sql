@@ -6,10 +6,13 @@
 SELECT l.lane, coalesce(l.epoch, 0), coalesce(l.crashes, 0), coalesce(l.trial_size, 0), l.trial_event,
        coalesce((extract(epoch FROM greatest(l.expires_at, r.expires_at) - clock_timestamp()) * 1000000)::bigint, 0) AS remaining,
        s.share, (SELECT count(*) FROM outbox_lanes WHERE table_name = $1), p.topics, p.destinations
-  FROM (SELECT CASE WHEN count(*) FILTER (WHERE owner = $2) = 0 THEN 0 -- it is leaving
+  FROM (SELECT CASE WHEN count(*) FILTER (WHERE owner = $2) = 0 THEN 0 -- it is leaving or yields
                     ELSE $3::int / count(*) + CASE WHEN count(*) FILTER (WHERE owner < $2) < $3::int % count(*) THEN 1 ELSE 0 END END::int AS share
           FROM outbox_relays
-         WHERE table_name = $1 AND (owner = $2 OR expires_at > clock_timestamp())) s
+         WHERE table_name = $1 AND (owner = $2 OR expires_at > clock_timestamp())
+           AND (health -> 'yields' IS NULL -- see lease_take.sql
+                OR NOT EXISTS (SELECT FROM outbox_relays h
+                                WHERE h.table_name = $1 AND h.expires_at > clock_timestamp() AND h.health -> 'sinks' IS NULL))) s
  CROSS JOIN (SELECT array_agg(topic ORDER BY topic, destination) AS topics,
                     array_agg(destination ORDER BY topic, destination) AS destinations
                FROM (SELECT DISTINCT topic, destination FROM outbox_pauses WHERE table_name IN ('', $1, $4)) each) p

@@ -1,7 +1,8 @@
 -- lease: takes free or lapsed lanes up to the caller's share, and keeps those it has. $1 table, $2 owner, $3 time to
 -- live in microseconds, $4 number of lanes, $5 whether the caller takes free lanes only, $6 whether it is leaving.
 -- The share comes from the relays that are alive, in the order of their ids: all get the same number, the first ones
--- one more, and one that is leaving, which is not among them, none.
+-- one more, and one that is leaving, which is not among them, none. A relay that yields because its sink is
+-- unavailable gets none either while another relay is alive whose sinks are available.
 -- A lane has lapsed when its own time and its owner's are both over. So lease_join.sql renews all lanes of an owner by
 -- one row, and an owner keeps the lanes whose rows somebody holds locked: nothing here waits for a row. A relay that is
 -- leaving has no such row any more, and renews the lanes that it has not given up yet one by one.
@@ -19,6 +20,9 @@ WITH alive AS MATERIALIZED (
     SELECT owner, row_number() OVER (ORDER BY owner) - 1 AS rank, count(*) OVER () AS relays
       FROM outbox_relays
      WHERE table_name = $1 AND (owner = $2 OR expires_at > clock_timestamp())
+       AND (health -> 'yields' IS NULL
+            OR NOT EXISTS (SELECT FROM outbox_relays h
+                            WHERE h.table_name = $1 AND h.expires_at > clock_timestamp() AND h.health -> 'sinks' IS NULL))
 ), share AS MATERIALIZED (
     SELECT $4::int / relays + CASE WHEN rank < $4::int % relays THEN 1 ELSE 0 END AS lanes FROM alive WHERE owner = $2
 ), gone AS MATERIALIZED (

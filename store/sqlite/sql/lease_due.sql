@@ -16,12 +16,16 @@ SELECT (SELECT count(*) FROM lane) < ?6
        AND EXISTS (SELECT 1 FROM lane WHERE owner IS NULL OR owner <> ?2 AND expires_at <= ?3)
 
 {{- /* How many lanes the caller ?2 should hold at ?3: all relays that are alive get the same number, the first ones,
-in the order of their ids, one more, and one that is leaving, which is not among them, none. ?6 number of lanes. */ -}}
+in the order of their ids, one more, and one that is leaving, which is not among them, none. A relay that yields because
+its sink is unavailable gets none either while another relay is alive whose sinks are available. ?6 number of lanes. */ -}}
 {{define "share" -}}
     share (lanes) AS (
     SELECT CASE WHEN count(*) FILTER (WHERE owner = ?2) = 0 THEN 0
                 ELSE ?6 / count(*) + (count(*) FILTER (WHERE owner < ?2) < ?6 % count(*)) END
       FROM outbox_relays
      WHERE table_name = ?1 AND (owner = ?2 OR expires_at > ?3)
+       AND (json_extract(health, '$.yields') IS NULL
+            OR NOT EXISTS (SELECT 1 FROM outbox_relays h
+                            WHERE h.table_name = ?1 AND h.expires_at > ?3 AND json_extract(h.health, '$.sinks') IS NULL))
 )
 {{- end}}
