@@ -16,8 +16,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// ignored are parameters that tune other clients (Prisma, node-postgres, asyncpg, libpq, JDBC, Rails
-// and Django, a line each) and mean nothing here.
+// ignored are parameters that only tune other clients: Prisma, node-postgres, asyncpg, libpq, JDBC,
+// Rails and Django, a line each.
 var ignored = strings.Fields(`
 	pgbouncer connection_limit pool_timeout statement_cache_size socket_timeout single_use_connections
 	uselibpqcompat supa workaround
