@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -76,7 +78,7 @@ func (a *arrivals) wait(ctx context.Context, limit time.Duration, from *child) e
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-ended:
-		return fmt.Errorf("the process that delivers has ended: %w", from.err)
+		return fmt.Errorf("the process that delivers has ended: %w", cmp.Or(from.err, errors.New("exit status 0")))
 	case <-time.After(limit):
 		return nil
 	}

@@ -147,13 +147,12 @@ func (o *outlet) publish(
 // sink of a journal was not there for comes again with a later claim.
 func (f *fanout) judge(r *tableRelay, v *verdict, one judged) {
 	for _, res := range one.results {
-		if res.Err == nil || isOwed(res.Err) {
-			continue
-		}
 		if class, _ := outbox.Classify(res.Err); class == outbox.ClassUnavailable {
-			v.unavailable = res.Err
+			v.unavailable = res.Err // owed or not: why the sink is down
 		}
-		return
+		if res.Err != nil && !isOwed(res.Err) {
+			return
+		}
 	}
 	out := outbox.Outcome{Record: one.Record, State: outbox.Delivered, DeliveredTo: slices.Clip(one.DeliveredTo)}
 	for i, res := range one.results {

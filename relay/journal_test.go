@@ -47,3 +47,22 @@ func TestWhatTheLogsSinkOwes(t *testing.T) {
 		})
 	}
 }
+
+// A batch of a log of which the sink took nothing says why, also if all of it is owed.
+func TestBatchOfALogSaysWhyItsSinkIsDown(t *testing.T) {
+	t.Parallel()
+	away := outbox.Unavailable(errors.New("no connection is free"))
+	for _, isolate := range []bool{false, true} {
+		o := &outlet{owed: &tableRelay{}}
+		r := &tableRelay{cfg: tableConfig{table: Table{Sink: "billing"}}}
+		r.mode = &journal{fanout: fanout{outlets: map[string]*outlet{"billing": o}}}
+		w := &worker{tableRelay: r}
+		rec := &outbox.Record{Keyed: true, OrderKey: 7}
+		batch, results := []outbox.Delivery{{Record: rec, Destination: "e"}}, []outbox.Result{{Err: away}}
+		w.owe(batch, results, isolate)
+		v := r.verdict([]*outbox.Record{rec}, batch, []int{0}, results, nil, isolate)
+		if class, _ := outbox.Classify(v.unavailable); class != outbox.ClassUnavailable {
+			t.Errorf("isolate %t: the reason is %v", isolate, v.unavailable)
+		}
+	}
+}

@@ -369,7 +369,7 @@ func (r *tableRelay) logFailures(outcomes, refused []outbox.Outcome) {
 		}
 		for _, f := range o.Failures {
 			attrs := []any{"table", r.cfg.name(), "destination", f.Destination, "event", o.Record.ID,
-				"topic", o.Record.Topic, "attempts", o.Attempts, "error", f.Error}
+				"key", o.Record.AggregateID, "topic", o.Record.Topic, "attempts", o.Attempts, "error", f.Error}
 			if o.State == outbox.Dead {
 				r.cfg.Logger.Warn("dead letter", append(attrs, "reason", f.Reason)...)
 			} else if n := r.causes.failure(cause{f.Destination, f.Error}, now); n > 0 {

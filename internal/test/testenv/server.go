@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -130,7 +131,8 @@ func (s *server) start(ctx context.Context, ready func(context.Context) error, a
 		}
 		select {
 		case <-s.process.exited:
-			return s.failure("start "+s.name, fmt.Errorf("it ended before it was ready: %w", s.process.err))
+			why := cmp.Or(s.process.err, errors.New("exit status 0"))
+			return s.failure("start "+s.name, fmt.Errorf("it ended before it was ready: %w", why))
 		case <-ctx.Done():
 			return errors.Join(s.failure("start "+s.name, fmt.Errorf("not ready: %w", err)), s.endLocked(syscall.SIGKILL))
 		case <-time.After(5 * time.Millisecond):
