@@ -12,13 +12,16 @@ import (
 // Transactions are those of a database that has effects. postgres.Transactions,
 // postgres.SQLTransactions and sqlite.Transactions make them.
 type Transactions[Tx any] struct {
-	// Do runs fn in a transaction, which it commits if fn returns nil and rolls back otherwise. An
-	// error of the database's being away is outbox.Unavailable, one that a retry cures at once
-	// outbox.Postponed.
+	// Do runs fn in a transaction, which it commits if fn returns nil and rolls back otherwise. If
+	// ctx ends before fn returns, the transaction ends, and its connection's place in the pool is
+	// free again. An error of the database's being away is outbox.Unavailable, one that a retry
+	// cures at once outbox.Postponed. An error that fn returns for another reason stays as it is.
 	Do func(ctx context.Context, fn func(tx Tx) error) error
 	// Remembering is Do in a transaction that has remembered deliveries first, as Store.Remember
 	// does. nil: those of the database cannot begin and remember in one round trip.
 	Remembering func(ctx context.Context, deliveries []Delivery, fn func(tx Tx, known []Known) error) error
+	// Connections is how many transactions can be open at a time. 0: no limit is known.
+	Connections int
 	// Inbox returns what remembers ids in them.
 	Inbox func(cfg Config) (*Inbox[Tx], error)
 }

@@ -3,6 +3,8 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,7 +18,8 @@ import (
 // Transactions are those of a pool, for the handlers of a group (package inbox/group).
 func Transactions(pool *pgxpool.Pool) inbox.Transactions[pgx.Tx] {
 	return inbox.Transactions[pgx.Tx]{
-		Inbox: newInbox[pgx.Tx],
+		Inbox:       newInbox[pgx.Tx],
+		Connections: int(pool.Stat().MaxConns()),
 		Do: func(ctx context.Context, fn func(pgx.Tx) error) error {
 			return transact(ctx, pool, nil, func(tx pgx.Tx, _ []inbox.Known) error { return fn(tx) })
 		},
@@ -35,7 +38,12 @@ func transact(
 	if err != nil {
 		return classOf(ctx, err, true)
 	}
-	defer conn.Release()
+	own, left := conn.Conn(), false
+	defer func() {
+		if conn.Release(); left {
+			_ = own.Close(ctx)
+		}
+	}()
 	var begin pgx.Batch
 	begin.BeginTx(pgx.TxOptions{})
 	var known []inbox.Known
@@ -56,37 +64,89 @@ func transact(
 	if err != nil {
 		return classOf(ctx, err, true)
 	}
-	if err := fn(tx, known); err != nil {
+	leave := func() { conn.Hijack(); left = true }
+	if err := within(ctx, own, leave, func() error { return fn(tx, known) }); err != nil {
 		const aborted = 'E'
-		failed := pgtable.Code(err) != "" && conn.Conn().PgConn().TxStatus() == aborted
-		return classOf(ctx, err, failed || conn.Conn().IsClosed())
+		failed := pgtable.Code(err) != "" && own.PgConn().TxStatus() == aborted
+		return classOf(ctx, err, failed || own.IsClosed() && !ofContext(err))
 	}
 	err = tx.Commit(ctx)
-	return classOf(ctx, err, pgtable.Code(err) != "" || conn.Conn().IsClosed())
+	return commitError(ctx, err, own.IsClosed())
+}
+
+// within runs fn, which works on a connection (nil: that of another driver). If ctx ends before fn
+// returns, the server ends the transaction: the connection is closed and its statement canceled.
+// leave then gives the connection's place in the pool to others. fn may go on; its statements fail.
+func within(ctx context.Context, conn *pgx.Conn, leave func(), fn func() error) error {
+	done := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(done)
+		if conn == nil {
+			leave()
+			return
+		}
+		_ = conn.PgConn().Conn().Close() // of all methods of conn, only these two may be called beside fn
+		leave()
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		_ = conn.PgConn().CancelRequest(limited) // the server notices the end of a connection after its statement
+	})
+	defer func() {
+		if !stop() {
+			<-done
+		}
+	}()
+	return fn()
+}
+
+// commitError returns the error of a commit with its class. If the connection was lost, the
+// transaction may be committed: the database, and not the handler, is the reason that this is
+// unknown.
+func commitError(ctx context.Context, err error, lost bool) error {
+	if err != nil && lost && pgtable.Code(err) == "" {
+		return outbox.Unavailable(err)
+	}
+	return classOf(ctx, err, pgtable.Code(err) != "")
 }
 
 // SQLTransactions is Transactions for database/sql.
 func SQLTransactions(db *sql.DB) inbox.Transactions[*sql.Tx] {
 	return inbox.Transactions[*sql.Tx]{
-		Inbox: newInbox[*sql.Tx],
+		Inbox:       newInbox[*sql.Tx],
+		Connections: db.Stats().MaxOpenConnections,
 		Do: func(ctx context.Context, fn func(*sql.Tx) error) error {
 			conn, err := db.Conn(ctx)
 			if err != nil {
 				return classOf(ctx, err, true)
 			}
 			defer func() { _ = conn.Close() }() // returns it to the pool
+			var own *pgx.Conn
+			_ = conn.Raw(func(c any) error {
+				if c, ok := c.(interface{ Conn() *pgx.Conn }); ok {
+					own = c.Conn()
+				}
+				return nil
+			})
+			leave := func() {
+				_ = conn.Raw(func(any) error { // waits for a statement that runs
+					if own != nil {
+						_ = own.Close(ctx)
+					}
+					return driver.ErrBadConn // the pool drops the connection
+				})
+			}
 			tx, err := conn.BeginTx(ctx, nil)
 			if err != nil {
 				return classOf(ctx, err, true)
 			}
 			defer func() { _ = tx.Rollback() }() // of what fn has left; after a commit it does nothing
-			if err := fn(tx); err != nil {
+			if err := within(ctx, own, leave, func() error { return fn(tx) }); err != nil {
 				failed := pgtable.Code(err) != "" && aborted(ctx, tx)
 				_ = tx.Rollback() // lost would wait for a transaction that is open
-				return classOf(ctx, err, failed || lost(ctx, conn))
+				return classOf(ctx, err, failed || lost(ctx, conn) && !ofContext(err))
 			}
 			err = tx.Commit()
-			return classOf(ctx, err, pgtable.Code(err) != "" || err != nil && lost(ctx, conn))
+			return commitError(ctx, err, err != nil && lost(ctx, conn))
 		},
 	}
 }
@@ -96,6 +156,12 @@ func aborted(ctx context.Context, tx *sql.Tx) bool {
 	const inFailedTransaction = "25P02"
 	_, err := tx.ExecContext(ctx, "SELECT 1")
 	return pgtable.Code(err) == inFailedTransaction
+}
+
+// ofContext reports whether a handler returned the end of a context. If it was one of its own, pgx
+// has closed the connection for it, and the server is not the reason.
+func ofContext(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // lost reports whether a connection no longer reaches its server.
