@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/outboxrelay/outbox"
 )
@@ -13,8 +14,21 @@ import (
 type call[Tx any] struct {
 	ctx context.Context
 	*handler[Tx]
-	tasks []*task
+	tasks  []*task
+	timer  *time.Timer // ends the handler's context
+	called bool        // the handler was: only then a failure is an attempt
+	stage  stage       // guarded by calls.mu
 }
+
+// stage is how far a call is: from handling it goes back to idle, or on to hung.
+type stage int8
+
+const (
+	idle     stage = iota // it waits for a connection, or its transaction is being ended
+	handling              // its handler has not returned
+	hung                  // its handler has not returned, and its transaction was ended
+	ended
+)
 
 // answer answers those tasks that have no answer.
 func (c *call[Tx]) answer(r outbox.Result) {
@@ -25,7 +39,16 @@ func (c *call[Tx]) answer(r outbox.Result) {
 
 // refuse answers for a call that is not made because its time is over.
 func (c *call[Tx]) refuse() {
-	c.answer(outbox.Result{Err: outbox.Unavailable(fmt.Errorf("wait for a handler's turn: %w", context.Cause(c.ctx)))})
+	c.answer(outbox.Result{Err: fmt.Errorf("wait for a worker: %w", outbox.ErrNotAttempted)})
+}
+
+// orderOf identifies the messages that are handled one after another: those of a key, or one that
+// has none. A log and what is copied from it into outbox_deliveries have different OrderKeys.
+func orderOf(t *task) any {
+	if t.Keyed {
+		return [3]string{t.TenantID, t.AggregateType, t.AggregateID}
+	}
+	return t.ID
 }
 
 // calls are those that wait for a worker and for their handler's turn, in their order. A worker
@@ -34,14 +57,17 @@ func (c *call[Tx]) refuse() {
 type calls[Tx any] struct {
 	mu      sync.Mutex
 	some    sync.Cond
+	handle  func(*call[Tx])
 	waiting []*call[Tx]
 	running int
+	hung    int          // calls
+	blocked map[any]bool // by orderOf their tasks
 	closed  bool
 	workers sync.WaitGroup
 }
 
 func newCalls[Tx any]() *calls[Tx] {
-	c := new(calls[Tx])
+	c := &calls[Tx]{blocked: map[any]bool{}}
 	c.some.L = &c.mu
 	return c
 }
@@ -61,11 +87,10 @@ func (c *calls[Tx]) put(one *call[Tx]) {
 }
 
 // start starts a worker.
-func (c *calls[Tx]) start(handle func(*call[Tx])) { c.workers.Go(func() { c.work(handle) }) }
+func (c *calls[Tx]) start() { c.workers.Go(c.work) }
 
-// work makes calls until there will be none. A handler that does not return keeps its worker and
-// its turn.
-func (c *calls[Tx]) work(handle func(*call[Tx])) {
+// work makes calls until there will be none. If a handler hangs, another worker goes on.
+func (c *calls[Tx]) work() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
@@ -74,7 +99,9 @@ func (c *calls[Tx]) work(handle func(*call[Tx])) {
 		case at >= 0:
 			next := c.waiting[at]
 			c.waiting = slices.Delete(c.waiting, at, at+1)
-			c.run(next, handle)
+			if replaced := c.run(next); replaced {
+				return
+			}
 		case c.closed:
 			return
 		default:
@@ -85,24 +112,85 @@ func (c *calls[Tx]) work(handle func(*call[Tx])) {
 
 // run makes a call, without the lock. Whoever has made one looks for the next, so nobody is told of
 // the turn that is free.
-func (c *calls[Tx]) run(one *call[Tx], handle func(*call[Tx])) {
+func (c *calls[Tx]) run(one *call[Tx]) (replaced bool) {
 	c.running++
 	one.running++
 	c.mu.Unlock()
-	returned := false
+	gone := true
 	defer func() {
-		if !returned {
-			c.start(handle) // the handler has ended the goroutine, as FailNow of a test does
-		}
 		c.mu.Lock()
-		c.running--
-		one.running--
+		if replaced = one.stage == hung; replaced {
+			c.hung--
+			for _, t := range one.tasks {
+				delete(c.blocked, orderOf(t))
+			}
+		} else {
+			c.running--
+			one.running--
+			if gone {
+				c.start() // the handler has ended the goroutine, as FailNow of a test does
+			}
+		}
+		one.stage = ended
 	}()
-	handle(one)
-	returned = true
+	c.handle(one)
+	gone = false
+	return replaced
 }
 
-// drop refuses the calls of a context that has ended: all workers may hang.
+// begin notes that a handler is about to be called, and starts its time. It is false if that is too
+// late.
+func (c *calls[Tx]) begin(one *call[Tx], limited context.Context) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if one.stage == ended || limited.Err() != nil {
+		return false
+	}
+	if !one.called {
+		one.timer.Reset(one.Timeout)
+	}
+	one.stage, one.called = handling, true
+	return true
+}
+
+// finish notes that a handler has returned. It is false if the call hung, and has been answered.
+func (c *calls[Tx]) finish(one *call[Tx]) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if one.stage == handling {
+		one.stage = idle
+	}
+	return one.stage == idle
+}
+
+// blocks tells whether a handler of the task's key hangs.
+func (c *calls[Tx]) blocks(t *task) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.blocked[orderOf(t)]
+}
+
+// abandon gives the place of a call whose handler has not returned to another worker, and tells how
+// many hang then. 0: the handler has returned, or will not be called.
+func (c *calls[Tx]) abandon(one *call[Tx]) (hang int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if one.stage != handling {
+		one.stage = ended
+		return 0
+	}
+	one.stage = hung
+	c.running--
+	one.running--
+	c.hung++
+	for _, t := range one.tasks {
+		c.blocked[orderOf(t)] = true
+	}
+	c.start()
+	return c.hung
+}
+
+// drop refuses the calls of a context that wait for a worker.
 func (c *calls[Tx]) drop(ctx context.Context) {
 	var dropped []*call[Tx]
 	c.mu.Lock()
@@ -130,5 +218,5 @@ func (c *calls[Tx]) close() {
 func (c *calls[Tx]) underWay() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.running
+	return c.running + c.hung
 }

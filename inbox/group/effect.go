@@ -12,8 +12,16 @@ import (
 
 var (
 	errTimeout = errors.New("the handler's time is over") // why its context ends
-	errHangs   = errors.New("the handler does not return")
+	errHangs   = errors.New("the handler does not return although its context has ended")
+	errBlocked = errors.New("an earlier call of the key's handler has not returned")
 	errGone    = errors.New("the handler ended its goroutine (runtime.Goexit, or FailNow of a test)")
+)
+
+const (
+	// blockedFor is how long an event waits whose key is blocked by a handler that hangs.
+	blockedFor = 2 * time.Second
+	// maxHung is how many handlers may hang before Run ends: each keeps its stack and its events.
+	maxHung = 1000
 )
 
 // handle makes a call and answers its tasks.
@@ -21,27 +29,47 @@ func (g *Group[Tx]) handle(c *call[Tx]) {
 	for _, t := range c.tasks {
 		t.begin()
 	}
-	limited, cancel := context.WithTimeoutCause(c.ctx, c.Timeout, errTimeout)
-	defer cancel()
+	limited, end := context.WithCancelCause(c.ctx) // the handler's
+	defer end(nil)
+	whole, cut := context.WithCancel(context.WithoutCancel(c.ctx)) // the transaction's, which may yet commit
+	defer cut()
+	c.timer = time.AfterFunc(c.Timeout, func() { end(errTimeout) })
+	defer c.timer.Stop()
 	defer context.AfterFunc(limited, func() {
-		time.AfterFunc(grace, func() { c.answer(g.judge(c.ctx, limited, outbox.Result{Err: errHangs})) })
+		time.AfterFunc(grace, func() { g.abandon(c, limited); cut() })
 	})()
 	defer c.answer(outbox.Result{Err: errGone})
-	for i, r := range g.effects(limited, c.handler, c.tasks) {
-		c.tasks[i].answer(g.judge(c.ctx, limited, r))
+	for i, r := range g.effects(limited, whole, c) {
+		c.tasks[i].answer(g.judge(c, limited, r))
+	}
+}
+
+// abandon goes on without a handler that has not returned. Its attempt counts, and it will have no
+// effect.
+func (g *Group[Tx]) abandon(c *call[Tx], limited context.Context) {
+	hang := g.calls.abandon(c)
+	if hang == 0 {
+		return
+	}
+	first := c.tasks[0]
+	g.cfg.Relay.Logger.Error("handler does not return although its context has ended; its key waits for it",
+		"event", first.ID, "key", first.AggregateID, "topic", first.Topic, "messages", len(c.tasks), "hanging", hang)
+	c.answer(g.judge(c, limited, outbox.Result{Err: errHangs}))
+	if hang >= maxHung {
+		g.stop()
 	}
 }
 
 // effects has the effects of some tasks in one transaction, and answers each. What fails in a batch
 // is left out of a second transaction, which has the effects of the others.
-func (g *Group[Tx]) effects(ctx context.Context, h *handler[Tx], tasks []*task) []outbox.Result {
-	results := make([]outbox.Result, len(tasks))
-	todo := make([]int, len(tasks))
+func (g *Group[Tx]) effects(limited, whole context.Context, c *call[Tx]) []outbox.Result {
+	results := make([]outbox.Result, len(c.tasks))
+	todo := make([]int, len(c.tasks))
 	for i := range todo {
 		todo[i] = i
 	}
 	for len(todo) > 0 {
-		failed, err := g.transact(ctx, h, tasks, todo, results)
+		failed, err := g.transact(limited, whole, c, todo, results)
 		if len(failed) == 0 {
 			for _, i := range todo {
 				if results[i].Err == nil {
@@ -64,35 +92,52 @@ func (g *Group[Tx]) effects(ctx context.Context, h *handler[Tx], tasks []*task) 
 }
 
 // transact is one transaction for the tasks at some indexes. failed are those that the transaction
-// was rolled back for.
+// was rolled back for. The handler has the context limited, the transaction the context whole.
 func (g *Group[Tx]) transact(
-	ctx context.Context, h *handler[Tx], tasks []*task, todo []int, results []outbox.Result,
+	limited, whole context.Context, c *call[Tx], todo []int, results []outbox.Result,
 ) (failed map[int]error, err error) {
 	ids := make([]inbox.ID, len(todo))
 	for at, i := range todo {
-		ids[at] = g.idOf(&tasks[i].Delivery)
+		ids[at] = g.idOf(&c.tasks[i].Delivery)
 	}
-	err = g.tx.Remember(ctx, g.in, ids, func(tx Tx, answers []inbox.Answer) error {
+	err = g.tx.Remember(whole, g.in, ids, func(tx Tx, answers []inbox.Answer) error {
 		var fresh []int
 		var events []outbox.Event
 		var attempts []int
 		for at, i := range todo {
 			results[i].Duplicate = answers[at].Result == inbox.Duplicate
-			if err := answers[at].Err; err != nil {
+			err := answers[at].Err
+			if err == nil && !results[i].Duplicate && g.calls.blocks(c.tasks[i]) {
+				err = outbox.Postponed(errBlocked, blockedFor)
+			}
+			if err != nil {
 				failed = map[int]error{i: err}
 				return err
 			}
-			if d := &tasks[i].Delivery; !results[i].Duplicate {
+			if d := &c.tasks[i].Delivery; !results[i].Duplicate {
 				fresh, events, attempts = append(fresh, i), append(events, eventOf(d)), append(attempts, d.Attempts+1)
 			}
 		}
 		switch {
 		case len(fresh) == 0:
 			return nil
-		case h.one != nil:
-			return recovered(func() error { return h.one(ctx, tx, events[0], attempts[0]) })
+		case !g.calls.begin(c, limited):
+			return errTimeout
 		}
-		err := recovered(func() error { return h.many(ctx, tx, events, attempts) })
+		err := recovered(func() error {
+			if c.one != nil {
+				return c.one(limited, tx, events[0], attempts[0])
+			}
+			return c.many(limited, tx, events, attempts)
+		})
+		switch {
+		case !g.calls.finish(c):
+			return errHangs
+		case err == nil && limited.Err() != nil:
+			return context.Cause(limited) // too late: what another process may do by now is not committed
+		case c.one != nil:
+			return err
+		}
 		var some Failures
 		if errors.As(err, &some) {
 			failed = map[int]error{}
@@ -123,7 +168,7 @@ func (g *Group[Tx]) idOf(d *outbox.Delivery) inbox.ID {
 }
 
 // judge gives an answer the class and the reason that it has in the table.
-func (g *Group[Tx]) judge(ctx, limited context.Context, r outbox.Result) outbox.Result {
+func (g *Group[Tx]) judge(c *call[Tx], limited context.Context, r outbox.Result) outbox.Result {
 	class, _ := outbox.Classify(r.Err)
 	switch {
 	case r.Err == nil && r.Duplicate && g.cfg.DuplicatesDie:
@@ -133,8 +178,12 @@ func (g *Group[Tx]) judge(ctx, limited context.Context, r outbox.Result) outbox.
 		return r
 	case errors.Is(r.Err, inbox.ErrOtherPayload):
 		r.Err = outbox.Permanent(outbox.Because(outbox.ReasonDuplicateEvent, r.Err))
-	case ctx.Err() != nil: // the lanes are another's, or the process stops
-		r.Err = outbox.Unavailable(fmt.Errorf("%w: %w", context.Cause(ctx), r.Err))
+	case c.ctx.Err() != nil && !errors.Is(r.Err, errHangs): // the lanes are another's, or the process stops
+		r.Err = outbox.Unavailable(fmt.Errorf("%w: %w", context.Cause(c.ctx), r.Err))
+	case !c.called && class == outbox.ClassRetryable && limited.Err() != nil: // no connection was free, for example
+		r.Err = fmt.Errorf("call the handler: %w: %w", outbox.ErrNotAttempted, r.Err)
+	case !c.called && class == outbox.ClassRetryable:
+		r.Err = outbox.Unavailable(r.Err)
 	case errors.Is(context.Cause(limited), errTimeout):
 		r.Err = outbox.Because(outbox.ReasonHandlerTimeout, fmt.Errorf("%w: %w", errTimeout, r.Err))
 	case class == outbox.ClassRetryable && errors.Is(r.Err, context.DeadlineExceeded): // of a limit of the handler's own

@@ -31,8 +31,15 @@ type Config struct {
 	// passed over. One that is the group's and has no handler fails as HandlerMissing (all types).
 	Only []string
 
-	Workers     int           // handlers that run at a time in this process (8)
-	Timeout     time.Duration // of a handler (30 s)
+	// Workers is how many handlers run at a time in this process (8). Each has a connection of the
+	// transactions' pool, and the group needs one more: Run warns if the pool is smaller. An event
+	// that waits for a worker or a connection counts no attempt.
+	Workers int
+	// Timeout is the time from the call of a handler to the end of its context (30 s). A handler
+	// that has not returned a second later hangs: that is an attempt, the connection of its
+	// transaction is closed, and it is no longer one of the Workers, so other keys go on even if
+	// all handlers hang. Its key waits until it returns, or another process has taken it over.
+	Timeout     time.Duration
 	MaxAttempts int           // failures of a handler before its event is a dead letter (5)
 	Backoff     relay.Backoff // between them (5 s, doubling, at most 15 min, ± 20 %)
 	// Types are exceptions for some types of events.
@@ -58,7 +65,7 @@ type TypeConfig struct {
 	Timeout     time.Duration
 	MaxAttempts int
 	Backoff     relay.Backoff
-	AtATime     int // handlers that run at a time in this process (Workers)
+	AtATime     int // handlers, without those that hang, that run at a time in this process (Workers)
 	Batch       int // most messages of one call (100); HandleBatch only
 }
 
@@ -94,6 +101,7 @@ type Group[Tx any] struct {
 	in       *inbox.Inbox[Tx]
 	handlers map[string]*handler[Tx]
 	calls    *calls[Tx]
+	stop     context.CancelFunc // ends Run
 
 	mu    sync.Mutex
 	relay *relay.Relay
@@ -107,12 +115,13 @@ func New[Tx any](db outbox.Database, tx inbox.Transactions[Tx], cfg Config) (*Gr
 	}
 	cfg.Workers = cmp.Or(cfg.Workers, 8)
 	cfg.Timeout = cmp.Or(cfg.Timeout, 30*time.Second)
-	cfg.Relay.Logger = cmp.Or(cfg.Relay.Logger, slog.Default())
+	cfg.Relay.Logger = cmp.Or(cfg.Relay.Logger, slog.Default()).With("group", cfg.Name)
 	problems := cfg.check()
 	if db == nil {
 		problems = append(problems, errors.New("there is no database"))
 	}
 	g := &Group[Tx]{cfg: cfg, db: db, tx: tx, handlers: map[string]*handler[Tx]{}, calls: newCalls[Tx]()}
+	g.calls.handle = g.handle
 	kept := cfg.Relay.Retention.WithDefaults().After
 	if kept < 0 && cfg.Window == 0 {
 		problems = append(problems, errors.New("Window is required where the table keeps its rows for ever"))
@@ -153,10 +162,13 @@ func (c *Config) check() (problems []error) {
 
 // Run handles events until ctx ends. It then waits for the handlers that run, for at most the
 // relay's DrainTimeout, hands its lanes over and returns nil. A handler that does not return
-// although its context has ended is an error, and is left behind. Errors are those of
-// relay.Relay.Run, and problems of the configuration that only the whole of it shows. A group can
-// be run once.
+// although its context has ended is an error, and is left behind. Run also ends, with that error,
+// when 1,000 handlers hang: only the end of the process frees what they hold. Other errors are
+// those of relay.Relay.Run, and problems of the configuration that only the whole of it shows. A
+// group can be run once.
 func (g *Group[Tx]) Run(ctx context.Context) error {
+	ctx, g.stop = context.WithCancel(ctx)
+	defer g.stop()
 	r, err := g.open()
 	if err != nil {
 		return err
@@ -164,11 +176,16 @@ func (g *Group[Tx]) Run(ctx context.Context) error {
 	if err := g.register(ctx); err != nil {
 		return fmt.Errorf("begin group %s: %w", g.cfg.Name, err)
 	}
+	if have, need := g.tx.Connections, g.cfg.Workers+1; have > 0 && have < need {
+		g.cfg.Relay.Logger.Warn("the pool of the handlers' transactions is smaller than Workers + 1, so fewer handlers run "+
+			"at a time; give the pool more connections (pool_max_conns), or the group fewer Workers",
+			"connections", have, "workers", g.cfg.Workers, "needed", need)
+	}
 	sweeping, stop := context.WithCancel(ctx)
 	var background sync.WaitGroup
 	background.Go(func() { g.tx.Sweep(sweeping, g.in, g.warn("cannot forget old ids")) })
 	for range g.cfg.Workers {
-		g.calls.start(g.handle)
+		g.calls.start()
 	}
 	err = r.Run(ctx)
 	g.calls.close()
@@ -263,5 +280,5 @@ func (g *Group[Tx]) begin(ctx context.Context) error {
 }
 
 func (g *Group[Tx]) warn(what string) func(error) {
-	return func(err error) { g.cfg.Relay.Logger.Warn(what, "group", g.cfg.Name, "error", err) }
+	return func(err error) { g.cfg.Relay.Logger.Warn(what, "error", err) }
 }

@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path"
+	"runtime"
+	"strings"
 
 	"github.com/outboxrelay/outbox"
 )
@@ -136,12 +139,24 @@ func eventOf(d *outbox.Delivery) outbox.Event {
 	return e
 }
 
-// recovered calls a handler, whose panic is an error.
+// recovered calls a handler. Its panic is an error with the panic's stack.
 func recovered(call func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			err = fmt.Errorf("panic: %v", cause)
+			err = fmt.Errorf("panic: %.1000v%s", cause, stack())
 		}
 	}()
 	return call()
+}
+
+// stack returns the innermost functions of a panic, down to the handler. It has no addresses, so
+// that panics of one cause have one text, and are one line of the log.
+func stack() string {
+	var calls [16]uintptr
+	frames := runtime.CallersFrames(calls[:runtime.Callers(4, calls[:])]) // from the caller of panic on
+	var text strings.Builder
+	for f, more := frames.Next(); more && !strings.HasSuffix(f.Function, "/group.recovered"); f, more = frames.Next() {
+		fmt.Fprintf(&text, "\n\t%.200s (%s:%d)", f.Function, path.Base(f.File), f.Line)
+	}
+	return text.String()
 }

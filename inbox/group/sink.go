@@ -13,14 +13,14 @@ import (
 // sink is the group as the relay sees it: to publish an event is to handle it.
 type sink[Tx any] struct{ g *Group[Tx] }
 
-// Abilities implements outbox.Able. A batch may take as long as its slowest handler, and the lease
-// is held meanwhile.
+// Abilities implements outbox.Able. A batch may wait for connections as long as its slowest handler
+// may take, and then take as long. The lease is held meanwhile.
 func (s sink[Tx]) Abilities() outbox.Abilities {
 	longest := s.g.cfg.Timeout
 	for _, h := range s.g.handlers {
 		longest = max(longest, h.Timeout)
 	}
-	return outbox.Abilities{Timeout: func() time.Duration { return longest + grace }}
+	return outbox.Abilities{Timeout: func() time.Duration { return 2 * (longest + grace) }}
 }
 
 // grace is how long a handler whose time is over has to return.
@@ -54,7 +54,7 @@ func (s sink[Tx]) Publish(ctx context.Context, batch []outbox.Delivery) []outbox
 		t := &task{Delivery: *d, done: done, patience: patience}
 		switch {
 		case h.one != nil:
-			s.g.calls.put(&call[Tx]{ctx, h, []*task{t}})
+			s.g.calls.put(&call[Tx]{ctx: ctx, handler: h, tasks: []*task{t}})
 		case gathered[h] == nil:
 			gathered[h] = make(chan *task)
 			go s.g.gather(ctx, h, gathered[h])
@@ -139,6 +139,6 @@ func (g *Group[Tx]) gather(ctx context.Context, h *handler[Tx], tasks <-chan *ta
 			}
 		}
 		timer.Stop()
-		g.calls.put(&call[Tx]{ctx, h, all})
+		g.calls.put(&call[Tx]{ctx: ctx, handler: h, tasks: all})
 	}
 }

@@ -1,8 +1,11 @@
 package postgres_test
 
 import (
+	"errors"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/outboxrelay/outbox"
@@ -48,7 +51,27 @@ func grouped(t *testing.T, migrated string, layout outbox.Layout) grouptest.Harn
 	t.Cleanup(db.Close)
 	handle := stdlib.OpenDBFromPool(h.Pool)
 	t.Cleanup(func() { _ = handle.Close() })
-	return grouptest.Harness{StoreHarness: h.StoreHarness, DB: db, Tx: postgres.SQLTransactions(handle), Layout: layout}
+	return grouptest.Harness{StoreHarness: h.StoreHarness, DB: db, Tx: postgres.SQLTransactions(handle), Layout: layout,
+		Foreign: map[string]error{
+			"a server shuts down":        &pgconn.PgError{Code: "57P01"},
+			"a server has a deadlock":    &pgconn.PgError{Code: "40P01"},
+			"a server's disk is full":    &pgconn.PgError{Code: "53100"},
+			"a server takes no writes":   &pgconn.PgError{Code: "25006"},
+			"a server's lock is held":    &pgconn.PgError{Code: "55P03"},
+			"a server refuses a login":   &pgconn.PgError{Code: "28P01"},
+			"a connection is lost":       &pgconn.PgError{Code: "08006"},
+			"a server cannot be reached": noServer(t),
+		}}
+}
+
+// noServer is the error of a connection to a server that does not exist.
+func noServer(t *testing.T) error {
+	t.Helper()
+	_, err := pgx.Connect(t.Context(), "host="+t.TempDir())
+	if connect := (*pgconn.ConnectError)(nil); !errors.As(err, &connect) {
+		t.Fatalf("got error %v", err)
+	}
+	return err
 }
 
 var _ group.Begun = (*postgres.DB)(nil)

@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/outboxrelay/outbox"
@@ -17,6 +18,10 @@ func TestGroupSuite(t *testing.T) {
 		h := sqlitetest.Harness(db)
 		h.Exec(t, "CREATE TABLE effects (key TEXT, n INTEGER)")
 		return grouptest.Harness{StoreHarness: h, DB: db, Tx: sqlite.Transactions(db), Layout: outbox.OutboxEvents(),
-			TakeTurns: true}
+			TakeTurns: true, Foreign: map[string]error{
+				"a file is locked":    fmt.Errorf("%w: another process has it", sqlite.ErrBusy),
+				"a file was replaced": sqlite.ErrReplaced, "a file is read-only": sqlite.ErrReadOnly,
+				"a file is damaged": sqlite.ErrDamaged,
+			}}
 	})
 }

@@ -39,6 +39,8 @@ type Harness struct {
 	// TakeTurns says that transactions that write follow one another, so that a handler that hangs
 	// holds up all.
 	TakeTurns bool
+	// Foreign are errors of other databases of its kind.
+	Foreign map[string]error
 }
 
 // Suite runs all tests, each on a database of its own.
@@ -50,6 +52,8 @@ func Suite(t *testing.T, open func(t *testing.T) Harness) {
 		"a replayed letter is handled": replayed, "copies have no effect": copies,
 		"batches, and what fails in them": batches, "types that are not the group's": only,
 		"processes share and succeed": processes, "what an event causes": caused,
+		"handlers that never return": hung, "a stop with a handler that never returns": hungAtTheEnd,
+		"pools that are too small": poolSize, "failures are logged": failuresTold, "errors of other systems": foreign,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
