@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -184,8 +185,9 @@ func TestHandlersThatReturnLateAreNotCommitted(t *testing.T) {
 func TestManyHangingHandlersEndTheGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Config{Workers: 500, Timeout: time.Second})
-		stopped, release := false, make(chan struct{})
-		b.stop = func() { stopped = true }
+		var stopped atomic.Bool
+		release := make(chan struct{})
+		b.stop = func() { stopped.Store(true) }
 		Handle(b.Group, "e", func(context.Context, struct{}, Message[int]) error { <-release; return nil })
 		keys := make([]int64, 500)
 		for round, want := range []bool{false, true} {
@@ -193,8 +195,9 @@ func TestManyHangingHandlersEndTheGroup(t *testing.T) {
 				keys[i] = int64(round*len(keys) + i)
 			}
 			b.publish(keys...)
-			if stopped != want {
-				t.Errorf("%d hang: stopped %t, want %t", b.calls.underWay(), stopped, want)
+			synctest.Wait()
+			if stopped.Load() != want {
+				t.Errorf("%d hang: stopped %t, want %t", b.calls.underWay(), stopped.Load(), want)
 			}
 		}
 		close(release)

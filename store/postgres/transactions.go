@@ -12,6 +12,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/inbox"
+	"github.com/outboxrelay/outbox/internal/backoff"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
 )
 
@@ -90,6 +91,8 @@ func within(ctx context.Context, conn *pgx.Conn, leave func(), fn func() error) 
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		_ = conn.PgConn().CancelRequest(limited) // the server notices the end of a connection after its statement
+		backoff.Wait(limited, 200*time.Millisecond)
+		_ = conn.PgConn().CancelRequest(limited) // that of a statement which was on its way, too
 	})
 	defer func() {
 		if !stop() {
