@@ -158,3 +158,28 @@ func TestCommentsOfSQLAreNarrow(t *testing.T) {
 		t.Errorf("read %d files: %v", read, err)
 	}
 }
+
+// A server whose encoding lacks a character refuses SQL that contains it, even within a comment.
+func TestSQLIsASCII(t *testing.T) {
+	t.Parallel()
+	read := 0
+	err := filepath.WalkDir("../..", func(path string, entry os.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && entry.Name() == "testdata" { // the seeds' own text
+			return filepath.SkipDir
+		}
+		if err != nil || filepath.Ext(path) != ".sql" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		read++
+		for number, line := range strings.Split(string(text), "\n") {
+			if i := strings.IndexFunc(line, func(r rune) bool { return r > '~' }); i >= 0 {
+				t.Errorf("%s:%d: %q is not ASCII", path, number+1, line[i:])
+			}
+		}
+		return err
+	})
+	if err != nil || read == 0 {
+		t.Errorf("read %d files: %v", read, err)
+	}
+}

@@ -1,7 +1,7 @@
 -- write: one event, the usual case, inside the caller's transaction. Parameters as in write.sql, each a single value,
 -- or NULL.
 -- Half the price of write.sql for one row: no function scan to set up, and a plan that needs no new planning for each
--- call (measured: 30 of 200 µs of PostgreSQL's CPU and 20 of 110 µs of the writer's, of a transaction with one business
+-- call (measured: 30 of 200 us of PostgreSQL's CPU and 20 of 110 us of the writer's, of a transaction with one business
 -- INSERT).
 INSERT INTO {{.Table}} (id, event_topic, occurred_at, schema_id, schema_version, aggregate_id, aggregate_type,
                         tenant_id, source_bc, destination_topics, payload, metadata)

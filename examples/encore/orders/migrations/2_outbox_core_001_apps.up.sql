@@ -44,7 +44,7 @@ BEGIN
         RAISE EXCEPTION 'the % % of role % is called like one of PostgreSQL''s, and might be called with the rights of %',
             stranger.kind, stranger.what, stranger.owner, current_user
             USING ERRCODE = 'insufficient_privilege',
-                  HINT = pg_catalog.format('Drop it, or move it to a schema that is not in the search path (ALTER %s %s SET SCHEMA …); or, if you trust what it does, ALTER %s %s OWNER TO %I.',
+                  HINT = pg_catalog.format('Drop it, or move it to a schema that is not in the search path (ALTER %s %s SET SCHEMA ...); or, if you trust what it does, ALTER %s %s OWNER TO %I.',
                       pg_catalog.upper(stranger.kind), stranger.what, pg_catalog.upper(stranger.kind), stranger.what, current_user);
     END IF;
 END

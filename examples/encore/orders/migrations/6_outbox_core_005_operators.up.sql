@@ -5,7 +5,7 @@ CREATE TABLE IF NOT EXISTS outbox_audit (
     id      UUID PRIMARY KEY DEFAULT outbox_uuidv7(),
     at      TIMESTAMPTZ NOT NULL DEFAULT now(),
     actor   TEXT        NOT NULL,   -- who, as the program was told or found out
-    action  TEXT        NOT NULL,   -- replay, discard, purge, …
+    action  TEXT        NOT NULL,   -- replay, discard, purge, ...
     letters INT         NOT NULL,   -- how many it changed
     filter  JSONB,                  -- how they were chosen
     reason  TEXT,
@@ -20,8 +20,8 @@ CREATE TABLE IF NOT EXISTS outbox_endpoints (
     name            TEXT        PRIMARY KEY CONSTRAINT outbox_endpoints_name_check CHECK (name <> ''),
     tenant_id       TEXT,                  -- takes events of this tenant only; NULL: of all
     url             TEXT        NOT NULL,
-    secrets         JSONB       NOT NULL,  -- [{"value": "…", "until": "2026-01-02T15:04:05Z"}, …], sealed by AES-256-GCM
-    headers         JSONB       NOT NULL DEFAULT '{}',   -- {"Authorization": "…"}: likewise
+    secrets         JSONB       NOT NULL,  -- [{"value": "...", "until": "2026-01-02T15:04:05Z"}, ...], sealed by AES-256-GCM
+    headers         JSONB       NOT NULL DEFAULT '{}',   -- {"Authorization": "..."}: likewise
     timeout_ms      INT,                   -- of a request; NULL here and below: the sink's default
     concurrency     INT,                   -- requests at the same time
     rate            DOUBLE PRECISION,      -- requests a second
@@ -30,7 +30,7 @@ CREATE TABLE IF NOT EXISTS outbox_endpoints (
     revision        BIGINT      NOT NULL,  -- another one, drawn at random, after each change
     created_at      TIMESTAMPTZ NOT NULL DEFAULT now(),
     updated_at      TIMESTAMPTZ NOT NULL DEFAULT now(),
-    -- Subscribes to events whose destination is * (docs/reference/sinks.md#subscriptions): ["order.*", …] are names, or
+    -- Subscribes to events whose destination is * (docs/reference/sinks.md#subscriptions): ["order.*", ...] are names, or
     -- patterns in which * stands for any text; types are those of aggregates. Both empty: subscribes to nothing.
     topics          JSONB       NOT NULL DEFAULT '[]',
     types           JSONB       NOT NULL DEFAULT '[]'

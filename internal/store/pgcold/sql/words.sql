@@ -21,7 +21,7 @@
 {{- /*
 Errors that differ only in what changes from one time to the next have one fingerprint. Blanked are, in this order:
 quoted text, UUIDs, hexadecimal of eight digits or more, and numbers, with a unit of time if there is one. A quote
-inside a word is an apostrophe.
+inside a word is an apostrophe. [^ -~] is the Greek letter of microseconds: SQL is ASCII.
 */ -}}
 {{define "fingerprint" -}}
     substr(encode(sha256(convert_to(
@@ -29,6 +29,6 @@ inside a word is an apostrophe.
             '"[^"]*"|(?<!\w)''[^'']*''|`[^`]*`', '?', 'g'),
             '[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}', '?', 'g'),
             '0x[0-9a-f]+|\y(?=[a-f]*[0-9])[0-9a-f]{8,}\y', '?', 'g'),
-            '([0-9]+([.][0-9]+)*((ns|us|µs|ms|s|m|h)(?![a-z]))?)+', '?', 'g'),
+            '([0-9]+([.][0-9]+)*((ns|us|[^ -~]{1,2}s|ms|s|m|h)(?![a-z]))?)+', '?', 'g'),
         'UTF8')), 'hex'), 1, 12)
 {{- end}}

@@ -5,7 +5,7 @@ CREATE TABLE outbox_audit (
     id      TEXT PRIMARY KEY NOT NULL,
     at      TEXT    NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),
     actor   TEXT    NOT NULL,   -- who, as the command was told or found out; nobody proves it
-    action  TEXT    NOT NULL,   -- replay, discard, purge, …
+    action  TEXT    NOT NULL,   -- replay, discard, purge, ...
     letters INTEGER NOT NULL,   -- how many it changed
     filter  TEXT CHECK (filter IS NULL OR json_valid(filter)),   -- how they were chosen
     reason  TEXT,
@@ -17,8 +17,8 @@ CREATE TABLE outbox_endpoints (
     name            TEXT    PRIMARY KEY CONSTRAINT outbox_endpoints_name_check CHECK (name <> ''),
     tenant_id       TEXT,              -- takes events of this tenant only; NULL: of all
     url             TEXT    NOT NULL,
-    secrets         TEXT    NOT NULL,  -- [{"value": "…", "until": "2026-01-02T15:04:05Z"}, …], sealed by AES-256-GCM
-    headers         TEXT    NOT NULL DEFAULT '{}',   -- {"Authorization": "…"}: likewise
+    secrets         TEXT    NOT NULL,  -- [{"value": "...", "until": "2026-01-02T15:04:05Z"}, ...], sealed by AES-256-GCM
+    headers         TEXT    NOT NULL DEFAULT '{}',   -- {"Authorization": "..."}: likewise
     timeout_ms      INTEGER,           -- of a request; NULL here and below: the sink's default
     concurrency     INTEGER,           -- requests at the same time
     rate            REAL,              -- requests a second
@@ -27,7 +27,7 @@ CREATE TABLE outbox_endpoints (
     revision        INTEGER NOT NULL,  -- another one, drawn at random, after each change
     created_at      TEXT    NOT NULL,
     updated_at      TEXT    NOT NULL,
-    topics          TEXT    NOT NULL DEFAULT '[]',   -- ["order.*", …]: names, or patterns in which * stands for any text
+    topics          TEXT    NOT NULL DEFAULT '[]',   -- ["order.*", ...]: names, or patterns in which * stands for any text
     types           TEXT    NOT NULL DEFAULT '[]'    -- of aggregates, likewise; both empty: subscribes to nothing
 ) STRICT;
 
