@@ -14,8 +14,10 @@ import (
 // and what is marked otherwise; an empty one means that the table has no such column. Names are
 // validated and quoted once, when the Store is opened. The keys are those of a file of layouts.
 //
-// The types below are PostgreSQL's. SQLite looks at values; what a column was declared with matters
-// only for position. There
+// The types below are PostgreSQL's. A column of another type is refused when the table is opened.
+// Numbers are smallint, integer or bigint, times timestamptz or timestamp. A column without a type
+// here takes any. SQLite looks at values; what a column was declared with matters only for position.
+// There
 //
 //	uuid        is a text in any spelling of a UUID, or a blob of 16 bytes; app is the text that apps has, lower case
 //	timestamp   is a text, UTC where it names no zone: written as 2006-01-02T15:04:05.000000Z, read also with a space
@@ -47,17 +49,17 @@ type Layout struct {
 	App           string `yaml:"app"`    // uuid: an id of table apps, instead of Tenant
 	Source        string `yaml:"source"`
 	SchemaID      string `yaml:"schema_id"`
-	SchemaVersion string `yaml:"schema_version"`
-	Destinations  string `yaml:"destinations"` // jsonb: null or an array of strings
-	Metadata      string `yaml:"metadata"`
+	SchemaVersion string `yaml:"schema_version"` // integer
+	Destinations  string `yaml:"destinations"`   // json or jsonb: null or an array of strings
+	Metadata      string `yaml:"metadata"`       // json or jsonb
 
 	// Sequence is a bigint: the number within the key that consumers see, instead of Position. A
 	// row without one has none.
 	Sequence   string `yaml:"sequence"`
-	OccurredAt string `yaml:"occurred_at"`
-	WrittenAt  string `yaml:"written_at"`
-	TimeID     string `yaml:"time_id"`    // uuid: where there is no WrittenAt, the column whose UUIDv7 tells it (ID)
-	Generation string `yaml:"generation"` // smallint: how often the row was replayed
+	OccurredAt string `yaml:"occurred_at"` // timestamptz
+	WrittenAt  string `yaml:"written_at"`  // timestamptz
+	TimeID     string `yaml:"time_id"`     // uuid: where there is no WrittenAt, the column whose UUIDv7 tells it (ID)
+	Generation string `yaml:"generation"`  // smallint or integer: how often the row was replayed
 
 	// State: either a status column with its values, or a timestamp that is null until delivery, or
 	// both.

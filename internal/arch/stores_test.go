@@ -44,7 +44,6 @@ var only = map[string]map[string]string{
 	onePostgres: {
 		"intx.go": "INSERT and COMMIT in one round trip: a file has none", "queue.go": "the same, with a pgx.Batch",
 		"sql/zone.sql":            "SQLite's times are UTC",
-		"sql/check_nullable.sql":  "internal/store/sqlitetable: one statement tells all",
 		"sql/session.sql":         "SQLite's connections are set up by their names",
 		"sql/retention_pages.sql": "SQLite's rows are stored in the order of their positions",
 		"sql/retention_sweep.sql": "the same",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -12,10 +13,14 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/pgschema"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
+	"github.com/outboxrelay/outbox/internal/store/pooler"
 	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
 func (s *store) checkSchema(ctx context.Context) error {
+	if err := pooler.CheckEncoding(ctx, s.pool.Pool); err != nil {
+		return err
+	}
 	own := sqltable.Needed{Table: s.layout.Table, Columns: sqltable.Names(s.layout)}
 	for _, t := range append([]sqltable.Needed{own}, sqltable.Beside...) {
 		if err := pgschema.CheckTable(ctx, s.pool.Pool, t.Table, t.Columns); err != nil {
@@ -94,25 +99,54 @@ func checkArchive(ctx context.Context, pool *pgxpool.Pool) error {
 	return pgschema.CheckAllowed(ctx, pool, "archive delivered rows in", archive.Table, []string{"INSERT"})
 }
 
-// checkTypes finds columns of a mapped table that cannot play their part. Otherwise it would turn
-// out after the first publish. A settle that compares a text with a uuid fails for ever, and a row
-// without a position is never delivered and nobody is told.
+// Types that the parts of a layout take. A part that is not listed takes any type.
+var (
+	integerTypes = []string{"bigint", "integer", "smallint"}
+	timeTypes    = []string{"timestamp with time zone", "timestamp without time zone"}
+	jsonTypes    = []string{"json", "jsonb"}
+	columnTypes  = map[string][]string{
+		"id": {"uuid"}, "time_id": {"uuid"}, "app": {"uuid"}, "position": integerTypes, "sequence": integerTypes,
+		"schema_version": integerTypes, "attempts": integerTypes, "generation": integerTypes[1:], // fits the letters'
+		"payload": jsonTypes, "metadata": jsonTypes, "destinations": jsonTypes, "delivered_to": {"jsonb"},
+		"error_history": {"jsonb"}, "occurred_at": timeTypes, "written_at": timeTypes, "delivered_at": timeTypes,
+		"next_retry_at": timeTypes,
+	}
+)
+
+// checkTypes compares the columns with what the layout promises. Without this check a text that is
+// not JSON would be published, a settle that compares a text with a uuid would fail after the first
+// publish, and a row without a position would never be delivered.
 func (s *store) checkTypes(ctx context.Context) error {
-	sql, err := plain("check_nullable")
+	sql, err := plain("check_types")
 	if err != nil {
 		return err
 	}
-	rows, err := s.pool.Query(ctx, sql, pgtable.QuoteTable(s.layout.Table), []string{s.layout.ID, s.layout.Position})
+	rows, err := s.pool.Query(ctx, sql, pgtable.QuoteTable(s.layout.Table))
 	if err != nil {
 		return fmt.Errorf("check columns of %s: %w", s.layout.Table, err)
 	}
-	nullable, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	var lacks []string
+	var column, declared, base string
+	var nullable bool
+	_, err = pgx.ForEachRow(rows, []any{&column, &declared, &base, &nullable}, func() error {
+		for part, name := range s.layout.Columns() {
+			if want := columnTypes[part]; name == column && want != nil && !slices.Contains(want, base) {
+				lacks = append(lacks, fmt.Sprintf("type %s of column %q (%s), which is %s",
+					strings.Join(want, " or "), column, part, declared))
+			}
+		}
+		if nullable && (column == s.layout.ID || column == s.layout.Position) {
+			lacks = append(lacks, "NOT NULL on "+column)
+		}
+		return nil
+	})
 	if err != nil {
 		return fmt.Errorf("check columns of %s: %w", s.layout.Table, err)
 	}
-	if len(nullable) > 0 {
-		return &outbox.SchemaError{Table: s.layout.Table, Missing: []string{"NOT NULL on " + strings.Join(nullable, " and ")},
-			Remedy: "a row without it could not be delivered: ALTER TABLE … ALTER COLUMN … SET NOT NULL"}
+	if len(lacks) > 0 {
+		slices.Sort(lacks)
+		return &outbox.SchemaError{Table: s.layout.Table, Missing: lacks, Remedy: "change it with ALTER TABLE ... " +
+			"ALTER COLUMN ... TYPE ... USING or SET NOT NULL, or name another column in the layout"}
 	}
 	return nil
 }

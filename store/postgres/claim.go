@@ -39,15 +39,37 @@ func (s *store) claimOldest(
 		}
 		records, err = s.read(ctx, db, statement, ask, limit, args...)
 		return len(records) > 0, err
-	}, func(db pgtable.Querier) ([]*outbox.Record, error) {
+	}, func(db pgtable.Querier, least bool) ([]*outbox.Record, error) {
 		args[1] = 1
-		records, err = s.read(ctx, db, sql.claimUnreadable, 1, limit, args...)
+		statement := sql.claimUnreadable
+		if least {
+			statement = sql.claimBare
+		}
+		records, err = s.read(ctx, db, statement, 1, limit, args...)
 		if err == nil && len(records) == 0 {
 			err = pgx.ErrNoRows // it is held back
 		}
 		return records, err
 	})
+	if pgtable.OfTheData(err) {
+		err = s.locate(ctx, err)
+	}
 	return records, err
+}
+
+// locate adds to the error of a claim where the row stands whose key cannot be read. Its lane is
+// unknown, so no lane can pass it without a risk to the order of its key.
+func (s *store) locate(ctx context.Context, refused error) error {
+	var position, lane int64
+	rows, err := s.pool.Query(ctx, s.sql.claimKeys)
+	if err == nil {
+		_, err = pgx.ForEachRow(rows, []any{&position, &lane}, func() error { return nil })
+	}
+	if !pgtable.OfTheData(err) {
+		return refused
+	}
+	return fmt.Errorf("read the key of the first undelivered row behind position %d of %s: %w; correct or delete "+
+		"that row, the rows behind it wait for it", position, s.layout.Table, refused)
 }
 
 // without returns what a claim leaves out, as the statements want it: not NULL.

@@ -4,6 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -14,6 +17,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/eventbus"
 	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/store/postgres/migrations"
 )
 
 // Through a connection of another encoding nothing is written, and the transaction goes on.
@@ -143,5 +147,31 @@ func TestRelaySpeaksUTF8(t *testing.T) {
 	t.Cleanup(pool.Close)
 	if got := one[string](t, pool, "SHOW client_encoding"); got != "UTF8" {
 		t.Errorf("the relay's sessions speak %s", got)
+	}
+}
+
+// A database that cannot store every text is refused in one sentence, by a migration and by a relay.
+func TestOtherEncodingsAreRefused(t *testing.T) {
+	t.Parallel()
+	admin := newPool(t, newDatabase(t))
+	for _, encoding := range []string{"SQL_ASCII", "LATIN1"} {
+		name := one[string](t, admin, "SELECT current_database()") + "_" + encoding
+		_, err := admin.Exec(t.Context(), fmt.Sprintf(
+			"CREATE DATABASE %q ENCODING '%s' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0", name, encoding))
+		ok(t, err)
+		t.Cleanup(func() { _, _ = admin.Exec(context.Background(), fmt.Sprintf("DROP DATABASE %q WITH (FORCE)", name)) })
+		at, err := url.Parse(admin.Config().ConnString())
+		ok(t, err)
+		at.Path = "/" + name
+		want := fmt.Sprintf("use database %q: unsupported encoding %s, want UTF8; create a database", name, encoding)
+		_, opened := postgres.NewDB(newPool(t, at.String())).OpenTable(t.Context(), outbox.OutboxEvents())
+		for what, err := range map[string]error{"up": migrations.Up(t.Context(), at.String()), "open": opened} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got error %v, want %q", what, err, want)
+			}
+		}
+		if class, _ := outbox.Classify(opened); class != outbox.ClassPermanent {
+			t.Errorf("a relay would wait for another encoding: %v", opened)
+		}
 	}
 }

@@ -42,11 +42,11 @@ func unreadable(t *testing.T, l *logged, layout outbox.Layout) (insert string) {
 		END $$;
 		CREATE CAST (slow AS text) WITH FUNCTION as_text(slow);
 		DROP TRIGGER `+layout.Table+`_refuse ON `+layout.Table+`;
-		ALTER TABLE `+layout.Table+` ALTER destination_topics TYPE slow USING NULL;
+		ALTER TABLE `+layout.Table+` ALTER schema_id TYPE slow USING NULL;
 		DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET enable_sort = off', current_database()); END $$`)
 	ok(t, err)
 	l.pool.Reset() // so that its sessions sort nothing either, as with more rows than these
-	return `INSERT INTO ` + layout.Table + ` (event_topic, occurred_at, source_bc, payload, destination_topics)
+	return `INSERT INTO ` + layout.Table + ` (event_topic, occurred_at, source_bc, payload, schema_id)
 		SELECT $1::text, now(), 'test', '{}', CASE WHEN $1 = 'poison' THEN ROW(1)::slow END`
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/store/eventrow"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
 	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
@@ -222,6 +224,9 @@ func (t *settling) explain(ctx context.Context) error {
 // explained makes a refusal the error of its row, which waits, and tells whether the server took
 // that. A table that cannot say what was served must not: it would be published again.
 func (t *settling) explained(ctx context.Context, o outbox.Outcome, refusal error, passing bool) bool {
+	if pgtable.OfTheData(refusal) && pgtable.Abandon(&o, refusal) && t.bury(ctx, &o) {
+		return true
+	}
 	if o.State == outbox.Delivered && t.layout.DeliveredTo == "" {
 		return false
 	}
@@ -232,6 +237,27 @@ func (t *settling) explained(ctx context.Context, o outbox.Outcome, refusal erro
 	}
 	o.Failures = nil // not even with that error
 	return t.once(ctx, []outbox.Outcome{o}, passing) == nil
+}
+
+// bury stores dead letters that hold less of their row than those that the server refused. It
+// reports whether the server took one.
+func (t *settling) bury(ctx context.Context, o *outbox.Outcome) bool {
+	var dead pgtable.Deaths
+	dead.Add(o)
+	for _, sql := range append([]string{t.sql.settle.dead}, t.sql.deadReduced[:]...) {
+		n := 0
+		var batch pgx.Batch
+		batch.Queue(t.sql.durable)
+		batch.Queue(t.sql.settleApps, dead.Tenants)
+		batch.Queue(sql, t.guarded()(dead.Args(t.layout.Table)...)...).
+			QueryRow(func(row pgx.Row) error { return row.Scan(&n) })
+		if err := t.pool.SendBatch(ctx, &batch).Close(); !pgtable.OfTheData(err) {
+			t.settled.Dead += n
+			return err == nil
+		}
+		dead.Tenants = []string{eventrow.DefaultTenant}
+	}
+	return false
 }
 
 // sorted is a batch by what becomes of its rows.
@@ -389,7 +415,7 @@ func (r *retries) args() []any {
 
 func (r *retries) add(o *outbox.Outcome) error {
 	r.Add(o)
-	r.attempts = append(r.attempts, int32(o.Attempts))
+	r.attempts = append(r.attempts, int32(min(o.Attempts, math.MaxInt32)))
 	r.delays = append(r.delays, o.RetryIn.Microseconds())
 	problem, served, err := sqltable.Retry(o)
 	r.errors, r.deliveredTo = append(r.errors, problem), append(r.deliveredTo, served)

@@ -21,10 +21,12 @@ type statements struct {
 	settleApps, settleLeft, settleKnown                               string
 	leaseRows, leaseJoin, leaseQuit, leaseTake, leaseHeld, leaseSweep string
 	durable, leaseRelease, leaseLeave, leaseMark, backlog, owes       string
+	claimKeys                                                         string
+	deadReduced                                                       [3]string // see Layout.Reduced
 }
 
 type claimStatements struct {
-	claim, claimOneByOne, claimUnreadable string
+	claim, claimOneByOne, claimUnreadable, claimBare string
 }
 
 type settleStatements struct {
@@ -55,7 +57,7 @@ func statementsOf(l outbox.Layout) (s statements, err error) {
 			"lease_rows": &s.leaseRows, "lease_join": &s.leaseJoin, "lease_quit": &s.leaseQuit,
 			"lease_take": &s.leaseTake, "lease_held": &s.leaseHeld, "lease_sweep": &s.leaseSweep,
 			"durable": &s.durable, "lease_release": &s.leaseRelease, "lease_leave": &s.leaseLeave,
-			"lease_mark": &s.leaseMark, "backlog": &s.backlog, "owes": &s.owes,
+			"lease_mark": &s.leaseMark, "backlog": &s.backlog, "owes": &s.owes, "claim_keys": &s.claimKeys,
 		}),
 		files.Fill(passing, map[string]*string{
 			"settle_delivered": &s.settlePassing.delivered, "settle_retry": &s.settlePassing.retry,
@@ -68,12 +70,18 @@ func statementsOf(l outbox.Layout) (s statements, err error) {
 	for pausing, dst := range map[bool]*claimStatements{false: &s.claimStatements, true: &s.claimPausing} {
 		all := q
 		all.Pausing = pausing
-		one, bare := all, all
-		one.OneByOne, bare.Unreadable = true, true
+		one, unreadable := all, all
+		one.OneByOne, unreadable.Unreadable = true, true
+		bare := unreadable
+		bare.Bare = true
 		err = errors.Join(err,
 			files.Fill(all, map[string]*string{"claim": &dst.claim}),
 			files.Fill(one, map[string]*string{"claim": &dst.claimOneByOne}),
-			files.Fill(bare, map[string]*string{"claim": &dst.claimUnreadable}))
+			files.Fill(unreadable, map[string]*string{"claim": &dst.claimUnreadable}),
+			files.Fill(bare, map[string]*string{"claim": &dst.claimBare}))
+	}
+	for i, form := range q.Reduced() {
+		err = errors.Join(err, files.Fill(form, map[string]*string{"settle_dead": &s.deadReduced[i]}))
 	}
 	return s, err
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -150,6 +151,14 @@ func (s *store) decode(rec *outbox.Record, row *claimedRow) {
 	rec.Position, rec.Lane = row.position, int16(row.lane)
 	if !row.orderKey.Null {
 		rec.OrderKey, rec.Keyed = hashKey(row.orderKey.S), true
+	}
+	for name, t := range map[string]*sqltable.Text{"topic": &row.topic, "aggregate type": &row.aggregateType,
+		"key": &row.key, "tenant": &row.tenant, "source": &row.source, "schema id": &row.schemaID,
+		"metadata": &row.metadata} {
+		if !utf8.ValidString(t.S) {
+			t.S = strings.ToValidUTF8(t.S, "\uFFFD")
+			defect("the %s is not valid UTF-8", name)
+		}
 	}
 	rec.Sequence = integer("sequence", row.sequence, -1<<63, 1<<63-1)
 	rec.Attempts = int(integer("number of attempts", row.attempts, 0, most))

@@ -50,6 +50,9 @@ func TestValueThatCannotBeUsedIsADeadLetter(t *testing.T) {
 		{"happened", "'tomorrow or so'", "time of the event", "1"},
 		{"goes", "'nowhere'", "destinations", "1"},
 		{"meta", "'{'", "metadata", "1"},
+		{"meta", "CAST(x'22ff22' AS TEXT)", "metadata is not valid UTF-8", "1"},
+		{"kind", "CAST(x'6fe9' AS TEXT)", "topic is not valid UTF-8", "1"},
+		{"customer", "CAST(x'6fe9' AS TEXT)", "key is not valid UTF-8", "1"},
 	} {
 		values := map[string]string{"id": goodID, "body": "'1'", tt.column: tt.value}
 		var columns, texts []string

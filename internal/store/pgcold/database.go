@@ -20,6 +20,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/cold"
+	"github.com/outboxrelay/outbox/internal/store/eventrow"
 	"github.com/outboxrelay/outbox/internal/store/pgschema"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
 	"github.com/outboxrelay/outbox/internal/store/sqlfile"
@@ -127,15 +128,43 @@ func (d DB) Visible(ctx context.Context, table string) error {
 }
 
 // Bury implements cold.Database. No lease is asked for: whoever has claimed the rows settles some
-// that are not undelivered any more, and changes nothing.
-func (DB) Bury(ctx context.Context, tx *cold.Tx, l outbox.Layout, dead []outbox.Outcome) (n int, err error) {
-	quoted := pgtable.Quote(l)
-	quoted.Unheld = true
+// that are not undelivered any more, and changes nothing. A row that cannot be read gets a letter
+// that holds less of it.
+func (d DB) Bury(ctx context.Context, tx *cold.Tx, l outbox.Layout, dead []outbox.Outcome) (n int, err error) {
+	full := pgtable.Quote(l)
+	full.Unheld = true
+	reduced := full.Reduced()
+	for i, form := range append([]sqltable.Layout{full}, reduced[:]...) {
+		refused, failed := tx.Savepoint(ctx, func() (err error) {
+			n, err = bury(ctx, tx, l, form, dead)
+			return err
+		})
+		if err = errors.Join(failed, refused); err == nil || !pgtable.OfTheData(refused) {
+			break
+		}
+		if half := len(dead) / 2; i == 0 && half > 0 {
+			first, err := d.Bury(ctx, tx, l, dead[:half])
+			if err == nil {
+				n, err = d.Bury(ctx, tx, l, dead[half:])
+			}
+			return first + n, err
+		}
+	}
+	return n, err
+}
+
+// bury writes the letters of some rows in one form.
+func bury(
+	ctx context.Context, tx *cold.Tx, l outbox.Layout, form sqltable.Layout, dead []outbox.Outcome,
+) (n int, err error) {
 	var deaths pgtable.Deaths
 	for i := range dead {
 		deaths.Add(&dead[i])
 	}
-	if l.App == "" { // else the rows have their application
+	if form.Unreadable {
+		deaths.Tenants = []string{eventrow.DefaultTenant}
+	}
+	if l.App == "" || form.Unreadable { // else the rows have their application
 		apps, err := files.Statement("settle_apps", nil)
 		if err != nil {
 			return 0, err
@@ -144,7 +173,7 @@ func (DB) Bury(ctx context.Context, tx *cold.Tx, l outbox.Layout, dead []outbox.
 			return 0, err
 		}
 	}
-	settle, err := files.Statement("settle_dead", quoted)
+	settle, err := files.Statement("settle_dead", form)
 	if err != nil {
 		return 0, err
 	}

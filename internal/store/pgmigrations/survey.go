@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox/internal/store/migration"
+	"github.com/outboxrelay/outbox/internal/store/pooler"
 )
 
 // Plan says what Up would do to tables that are there already, and changes nothing. Up does the
@@ -41,6 +42,9 @@ func PlanIn(ctx context.Context, databaseURL, zone string, sets ...string) (migr
 func plan(
 	ctx context.Context, conn *pgx.Conn, zone string, named []string,
 ) (a *adoption, sets, notes []string, err error) {
+	if err := pooler.CheckEncoding(ctx, conn); err != nil {
+		return nil, nil, nil, err
+	}
 	if sets, notes, err = leave(ctx, conn, named); err != nil {
 		return nil, nil, nil, err
 	}

@@ -19,7 +19,7 @@ func Passes(err error) bool {
 	var server *pgconn.PgError
 	switch {
 	case errors.As(err, &certificate), errors.As(err, &schema), errors.Is(err, pooler.ErrStatementMode),
-		errors.Is(err, outbox.ErrRowsHidden), errors.Is(err, outbox.ErrNotAllowed):
+		errors.Is(err, outbox.ErrRowsHidden), errors.Is(err, outbox.ErrNotAllowed), errors.Is(err, pooler.ErrEncoding):
 		return false
 	case errors.As(err, &server):
 		switch server.Code[:2] {

@@ -1,14 +1,18 @@
 package pgtable
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -93,6 +97,11 @@ const (
 	ClaimColumns
 )
 
+// textColumns are those whose bytes go into a message or a dead letter.
+var textColumns = [ClaimColumns]string{ColTopic: "topic", ColAggregateType: "aggregate type", ColKey: "key",
+	ColTenant: "tenant", ColSource: "source", ColSchemaID: "schema id", ColDestinations: "list of destinations",
+	ColMetadata: "metadata", ColPayload: "payload"}
+
 // ClaimFormats asks for every column in binary, which for text is the text itself.
 var ClaimFormats = func() pgx.QueryResultFormats {
 	f := make(pgx.QueryResultFormats, ClaimColumns)
@@ -119,6 +128,11 @@ func (r *Reader) decode(rec *outbox.Record, raw [][]byte, payload *arena) error 
 	rec.Sequence = int64(binary.BigEndian.Uint64(raw[ColSequence]))
 	rec.Attempts = int(int32(binary.BigEndian.Uint32(raw[ColAttempts])))
 	rec.Generation = int(int32(binary.BigEndian.Uint32(raw[ColGeneration])))
+	for i, name := range textColumns {
+		if name != "" && !utf8.Valid(raw[i]) {
+			raw[i], rec.Defect = bytes.ToValidUTF8(raw[i], []byte("\uFFFD")), "the "+name+" is not valid UTF-8"
+		}
+	}
 	rec.Topic = r.intern.string(raw[ColTopic])
 	rec.AggregateType = r.intern.string(raw[ColAggregateType])
 	rec.AggregateID = string(raw[ColKey])
@@ -135,6 +149,9 @@ func (r *Reader) decode(rec *outbox.Record, raw [][]byte, payload *arena) error 
 	}
 	if rec.OccurredAt = decodeTime(raw[ColOccurredAt]); raw[ColOccurredAt] == nil {
 		rec.OccurredAt = rec.WrittenAt
+	}
+	if rec.Attempts < 0 {
+		rec.Attempts, rec.Defect = 0, "the number of attempts is negative"
 	}
 	decodeDestinations(rec, raw)
 	if m := raw[ColMetadata]; m != nil {
@@ -159,13 +176,14 @@ func decodeDestinations(rec *outbox.Record, raw [][]byte) {
 			rec.Defect = "destinations are not a JSON array of strings"
 		}
 		for _, name := range rec.Destinations {
-			if name == "" {
-				rec.Defect = "destinations contain an empty name"
+			if name == "" || strings.ContainsRune(name, 0) { // PostgreSQL stores no text with U+0000
+				rec.Defect = "destinations contain an empty name or U+0000"
 			}
 		}
 	}
 	if d := raw[ColDeliveredTo]; d != nil {
-		if err := json.Unmarshal(d, &rec.DeliveredTo); err != nil {
+		if err := json.Unmarshal(d, &rec.DeliveredTo); err != nil || slices.ContainsFunc(rec.DeliveredTo,
+			func(name string) bool { return strings.ContainsRune(name, 0) }) {
 			rec.DeliveredTo = nil // a wrong note costs a second copy, which the sink refuses
 		}
 	}
@@ -290,12 +308,12 @@ func (s *Sieve) Wary() bool { return s.wary.Load() }
 
 // Claim claims what comes before that row or, where nothing does, the row itself with a Defect, so
 // that it costs its own key a dead letter and the others nothing. claim tells whether it has found
-// any, wary that a row may be unreadable; bare returns the first one without what can make it that.
-// Both see one state of the table, at one time. Otherwise what is committed late in front of that
-// row, or comes due there, would be taken for it, and become a dead letter.
+// any, wary that a row may be unreadable; bare returns the first one without what can make it that,
+// or the least of it. All see one state of the table, at one time. Otherwise what is committed late
+// in front of that row, or comes due there, would be taken for it, and become a dead letter.
 func (s *Sieve) Claim(
-	ctx context.Context, pool pooler.Sessions,
-	claim func(db Querier, wary bool) (found bool, err error), bare func(Querier) ([]*outbox.Record, error),
+	ctx context.Context, pool pooler.Sessions, claim func(db Querier, wary bool) (found bool, err error),
+	bare func(db Querier, least bool) ([]*outbox.Record, error),
 ) error {
 	if !s.Wary() { // it may take seconds to find out about such a row, so not twice
 		found, err := claim(pool, false)
@@ -324,7 +342,17 @@ func (s *Sieve) Claim(
 		case found:
 			return nil
 		}
-		first, err := bare(tx) // nothing came before it
+		var first []*outbox.Record // nothing came before it
+		read := func(least bool) error {
+			return pgx.BeginFunc(ctx, tx, func(part pgx.Tx) (err error) {
+				first, err = bare(part, least)
+				return err
+			})
+		}
+		err := read(false)
+		if OfTheData(err) {
+			err = read(true)
+		}
 		if err != nil {
 			return refused
 		}

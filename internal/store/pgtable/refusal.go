@@ -50,11 +50,11 @@ func Unwell(err error) bool {
 func Refused(err error) bool { return Code(err) != "" && !Unwell(err) }
 
 // OfTheData tells whether the server refused what a row contains, which trying again does not
-// change: data exceptions (22), integrity constraints (23), limits of the program (54), damaged
-// data (XX001).
+// change: more rows than one (21), data exceptions (22), integrity constraints (23), limits of the
+// program (54), damaged data (XX001).
 func OfTheData(err error) bool {
 	c := Code(err)
-	return strings.HasPrefix(c, "22") || strings.HasPrefix(c, "23") || strings.HasPrefix(c, "54") || c == "XX001"
+	return c != "" && slices.Contains([]string{"21", "22", "23", "54"}, c[:2]) || c == "XX001"
 }
 
 // OfAccess tells whether the server refused a statement for what it names: a right, a table or a

@@ -2,6 +2,7 @@ package pgtable
 
 import (
 	"cmp"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -48,11 +49,24 @@ func (d *Deaths) Add(o *outbox.Outcome) {
 	d.Tenants = append(d.Tenants, cmp.Or(o.Record.TenantID, eventrow.DefaultTenant))
 	for _, f := range o.Failures {
 		d.rows.Add(o)
-		d.attempts = append(d.attempts, int32(max(o.Attempts, 1)))
+		d.attempts = append(d.attempts, int32(min(max(o.Attempts, 1), math.MaxInt32)))
 		d.errors = append(d.errors, errortext.Fit(f.Error))
 		d.reasons = append(d.reasons, string(f.Reason))
-		d.destinations = append(d.destinations, f.Destination)
+		d.destinations = append(d.destinations, errortext.Fit(f.Destination))
 	}
+}
+
+// Abandon makes an outcome that cannot be recorded, for what it contains, that of a dead event: each
+// delivery that cannot be copied becomes a dead letter. It reports whether the event is dead. A
+// delivered event that owes nothing is not.
+func Abandon(o *outbox.Outcome, refusal error) bool {
+	for _, owed := range o.Owed {
+		o.State, o.Attempts = outbox.Dead, max(o.Attempts, owed.Attempts)
+		o.Failures = append(o.Failures, outbox.Failure{Destination: owed.Destination, Reason: outbox.ReasonDeliveryFailed,
+			Error: owed.Sink + ": the delivery cannot be stored: " + refusal.Error()})
+	}
+	o.Owed = nil
+	return o.State == outbox.Dead
 }
 
 // Unheld are the parameters of settle_dead.sql where nobody's lease is asked for.

@@ -20,6 +20,25 @@ import (
 //go:embed sql/backend.sql
 var backendSQL string
 
+//go:embed sql/encoding.sql
+var encodingSQL string
+
+// ErrEncoding is the error of a database that cannot store every text.
+var ErrEncoding = errors.New("unsupported encoding")
+
+// CheckEncoding returns an ErrEncoding unless the database's encoding is UTF8. Every other one,
+// SQL_ASCII too, refuses some valid JSON, which would abort the transaction that writes it.
+func CheckEncoding(ctx context.Context, db interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}) error {
+	var database, encoding string
+	if err := db.QueryRow(ctx, encodingSQL).Scan(&database, &encoding); err != nil || encoding == "UTF8" {
+		return err
+	}
+	return fmt.Errorf("use database %q: %w %s, want UTF8; create a database with TEMPLATE template0 ENCODING 'UTF8' "+
+		"and move the data to it with pg_dump and pg_restore", database, ErrEncoding, encoding)
+}
+
 // ErrStatementMode is a pooler that changes the session after every statement, so that nothing can
 // be a transaction.
 var ErrStatementMode = errors.New("the database URL leads to a pooler in statement mode, which lets no transaction " +

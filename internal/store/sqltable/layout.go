@@ -10,9 +10,13 @@ type Layout struct {
 	PayloadName     string // as a text, to leave it out of a row's JSON
 	TableName       string // as a text, which letters have
 
-	Passing, Placed, Unheld       bool // PostgreSQL's settle_*.sql only
-	Unreadable, OneByOne, Pausing bool // PostgreSQL's claim.sql only
-	OneForm                       bool // SQLite: the table's own check sees to the form of next_retry_at
+	Passing, Placed, Unheld bool // PostgreSQL's settle_*.sql only
+	OneByOne, Pausing       bool // PostgreSQL's claim.sql only
+	OneForm                 bool // SQLite: the table's own check sees to the form of next_retry_at
+
+	// PostgreSQL's claims and dead letters of rows that cannot be read: each leaves out more of the
+	// row than the one before it.
+	Unreadable, NoPayload, Bare bool
 }
 
 // Quote returns the layout as the SQL templates need it. The functions quote a table, a column and
@@ -22,6 +26,16 @@ func Quote(l outbox.Layout, table, column, text func(string) string) Layout {
 		Layout: l.Quoted(table, column, text), DeleteDead: l.Status == "",
 		DeleteDelivered: l.Settle.Removes(), PayloadName: text(l.Payload), TableName: text(l.Table),
 	}
+}
+
+// Reduced are the forms in which PostgreSQL stores the dead letter of a row that it cannot store in
+// full, from most to least of the row.
+func (l Layout) Reduced() (forms [3]Layout) {
+	for i := range forms {
+		forms[i] = l
+		forms[i].Unreadable, forms[i].NoPayload, forms[i].Bare = true, i > 0, i > 1
+	}
+	return forms
 }
 
 // Names are the columns that a layout names.

@@ -26,10 +26,10 @@ SELECT {{template "browse_columns" .}}
        {{if .Source}}e.{{.Source}}::text{{else}}NULL::text{{end}} AS source,
        {{template "shown_written_at" .}} AS written_at,
        {{if .DeliveredAt}}{{template "shown_time" .DeliveredAt}}{{else}}NULL::timestamptz{{end}} AS delivered_at,
-       coalesce(e.{{.Attempts}}, 0)::int AS attempts,
+       least(coalesce(e.{{.Attempts}}, 0), 2147483647)::int AS attempts,
        {{template "shown_time" .NextRetryAt}} AS next_retry_at,
        {{if .LastError}}e.{{.LastError}}::text{{else}}NULL::text{{end}} AS last_error,
-       {{if .Destinations}}to_jsonb(e.{{.Destinations}}){{else}}NULL::jsonb{{end}} AS destinations
+       {{if .Destinations}}e.{{.Destinations}}::text{{else}}NULL::text{{end}} AS destinations
 {{- end}}
 
 {{- /* A table without a status column has three states all the same. */ -}}

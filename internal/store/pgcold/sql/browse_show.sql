@@ -4,14 +4,14 @@
 SELECT {{template "browse_columns" .}},
        {{if .OccurredAt}}{{template "shown_time" .OccurredAt}}{{else}}NULL::timestamptz{{end}} AS occurred_at,
        {{if .SchemaID}}e.{{.SchemaID}}::text{{else}}NULL::text{{end}} AS schema_id,
-       {{if .SchemaVersion}}e.{{.SchemaVersion}}::int{{else}}NULL::int{{end}} AS schema_version,
+       {{if .SchemaVersion}}least(e.{{.SchemaVersion}}, 2147483647)::int{{else}}NULL::int{{end}} AS schema_version,
        {{template "lane" .}} AS lane,
        {{if .Sequence}}e.{{.Sequence}}::bigint{{else}}NULL::bigint{{end}} AS sequence,
        {{if .Generation}}e.{{.Generation}}::int{{else}}0{{end}} AS generation,
-       {{if .DeliveredTo}}e.{{.DeliveredTo}}::jsonb{{else}}NULL::jsonb{{end}} AS delivered_to,
-       {{if .ErrorHistory}}e.{{.ErrorHistory}}::jsonb{{else}}NULL::jsonb{{end}} AS error_history,
-       {{if .Metadata}}e.{{.Metadata}}::jsonb{{else}}NULL::jsonb{{end}} AS metadata,
-       e.{{.Payload}}::jsonb AS payload
+       {{if .DeliveredTo}}e.{{.DeliveredTo}}::text{{else}}NULL::text{{end}} AS delivered_to,
+       {{if .ErrorHistory}}e.{{.ErrorHistory}}::text{{else}}NULL::text{{end}} AS error_history,
+       {{if .Metadata}}e.{{.Metadata}}::text{{else}}NULL::text{{end}} AS metadata,
+       e.{{.Payload}}::text AS payload
   FROM {{.Table}} e
  WHERE e.{{.ByColumn}} = {{arg .Asked}}::text::{{.ByType}}
        {{- if .Part}} AND e.{{.Part}} = {{.PartValue}}{{end}}

@@ -7,6 +7,8 @@ waiting row waits with it. A probe a row (NOT EXISTS) would be a scan a row on a
 (measured: 6.6 s for 1000 undelivered rows of 30,000).
 Lanes are the bits of a number: a generic plan looks through an array element by element. The lane of a row with a key
 is left to the caller, who has it in the hash of the key.
+Unreadable leaves out every column whose type, size or content can make the row unreadable, and Bare the texts of the
+topic, the key and the tenant too: then only a key from which no lane can be computed is unreadable.
 */ -}}
 
 {{define "claim_columns" -}}
@@ -16,16 +18,16 @@ is left to the caller, who has it in the hash of the key.
     {{- else}}{{template "lane" .}}{{end}},
     {{template "order_key" .}},
     {{if and .Sequence .Unreadable}}0::bigint{{else if .Sequence}}coalesce(e.{{.Sequence}}, 0)::bigint{{else}}e.{{.Position}}::bigint{{end}},
-    {{if .Attempts}}coalesce(e.{{.Attempts}}, 0)::int{{else}}0{{end}},
+    {{if and .Attempts (not .Unreadable)}}coalesce(e.{{.Attempts}}, 0)::int{{else}}0{{end}},
     {{if .Generation}}coalesce(e.{{.Generation}}, 0)::int{{else}}0{{end}},
     {{if .Unreadable}}NULL::timestamptz{{else}}{{template "written_at" .}}{{end}},
     {{if and .OccurredAt (not .Unreadable)}}e.{{.OccurredAt}}::timestamptz{{else}}NULL::timestamptz{{end}},
-    e.{{.Topic}}::text,
-    {{if .AggregateType}}e.{{.AggregateType}}::text{{else}}NULL::text{{end}},
-    {{if .Key}}e.{{.Key}}::text{{else}}NULL::text{{end}},
-    {{template "tenant_name" .}},
-    {{if .Source}}e.{{.Source}}::text{{else}}NULL::text{{end}},
-    {{if .SchemaID}}e.{{.SchemaID}}::text{{else}}NULL::text{{end}},
+    {{if .Bare}}NULL::text{{else}}e.{{.Topic}}::text{{end}},
+    {{if and .AggregateType (not .Unreadable)}}e.{{.AggregateType}}::text{{else}}NULL::text{{end}},
+    {{if and .Key (not .Bare)}}e.{{.Key}}::text{{else}}NULL::text{{end}},
+    {{if .Bare}}NULL::text{{else}}{{template "tenant_name" .}}{{end}},
+    {{if and .Source (not .Unreadable)}}e.{{.Source}}::text{{else}}NULL::text{{end}},
+    {{if and .SchemaID (not .Unreadable)}}e.{{.SchemaID}}::text{{else}}NULL::text{{end}},
     {{if and .SchemaVersion (not .Unreadable)}}coalesce(e.{{.SchemaVersion}}, 1)::int{{else}}1{{end}},
     {{if and .Destinations (not .Unreadable)}}e.{{.Destinations}}::text{{else}}NULL::text{{end}},
     {{if and .DeliveredTo (not .Unreadable)}}e.{{.DeliveredTo}}::text{{else}}NULL::text{{end}},

@@ -125,8 +125,12 @@ func (l *Store) read(
 	err = l.sieve.Claim(ctx, l.Pool, func(db pgtable.Querier, _ bool) (found bool, err error) {
 		claim, records, err = l.query(ctx, db, l.sql.claim, ask, g, limit)
 		return claim != nil && len(claim.rows) > 0, err
-	}, func(db pgtable.Querier) ([]*outbox.Record, error) {
-		claim, records, err = l.query(ctx, db, l.sql.unreadable, 1, g, limit)
+	}, func(db pgtable.Querier, least bool) ([]*outbox.Record, error) {
+		statement := l.sql.unreadable
+		if least {
+			statement = l.sql.bare
+		}
+		claim, records, err = l.query(ctx, db, statement, 1, g, limit)
 		return records, err
 	})
 	return claim, records, err

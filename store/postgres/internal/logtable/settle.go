@@ -63,6 +63,16 @@ func (t *settling) settle(ctx context.Context, outcomes []outbox.Outcome) error 
 		}
 		return t.settle(ctx, outcomes[half:])
 	}
+	if o := outcomes[0]; pgtable.OfTheData(err) && pgtable.Abandon(&o, err) {
+		rec := *o.Record
+		o.Record = &rec
+		for _, sql := range append([]string{t.sql.dead}, t.sql.deadReduced[:]...) { // each holds less of the row
+			if buried := t.settleBy(ctx, []outbox.Outcome{o}, sql); buried == nil || !pgtable.Refused(buried) {
+				return buried
+			}
+			rec.TenantID = "" // the default one
+		}
+	}
 	t.refusal.Outcomes = append(t.refusal.Outcomes, outcomes...)
 	if t.refusal.Err == nil {
 		t.refusal.Err = err
@@ -72,6 +82,11 @@ func (t *settling) settle(ctx context.Context, outcomes []outbox.Outcome) error 
 
 // once is one request.
 func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome) error {
+	return t.settleBy(ctx, outcomes, t.sql.dead)
+}
+
+// settleBy is once, with the statement that writes dead letters.
+func (t *settling) settleBy(ctx context.Context, outcomes []outbox.Outcome, letters string) error {
 	numbers, epochs := pgtable.SplitLanes(t.lanes)
 	guard := func(args ...any) []any { return append([]any{t.LeaseName(), t.owner, numbers, epochs}, args...) }
 	var batch pgx.Batch
@@ -105,7 +120,7 @@ func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome) error {
 	}
 	if dead.Records > 0 {
 		batch.Queue(t.sql.apps, dead.Tenants)
-		batch.Queue(t.sql.dead, append(guard(dead.Args(t.Layout.Table)...), deadLanes)...)
+		batch.Queue(letters, append(guard(dead.Args(t.Layout.Table)...), deadLanes)...)
 	}
 	if compact {
 		batch.Queue(t.sql.compact, t.LeaseName(), outbox.LaneCount)

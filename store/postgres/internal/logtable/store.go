@@ -19,6 +19,7 @@ package logtable
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -71,7 +72,9 @@ var sqlFiles embed.FS
 var files = pgtable.Files(sqlFiles)
 
 type statements struct {
-	claim, unreadable, load, era, settle, note, owed, apps, dead, durable, compact, backlog string
+	claim, unreadable, bare, load, era, settle, note, owed, apps, dead, durable, compact, backlog string
+
+	deadReduced [3]string // see sqltable.Layout.Reduced
 }
 
 // Open returns the store of a log.
@@ -86,8 +89,13 @@ func Open(ctx context.Context, t Table) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	for i, form := range q.Reduced() {
+		err = errors.Join(err, files.Fill(form, map[string]*string{"dead": &l.sql.deadReduced[i]}))
+	}
 	q.Unreadable = true
-	if l.sql.unreadable, err = files.Statement("claim", q); err != nil {
+	err = errors.Join(err, files.Fill(q, map[string]*string{"claim": &l.sql.unreadable}))
+	q.Bare = true
+	if err = errors.Join(err, files.Fill(q, map[string]*string{"claim": &l.sql.bare})); err != nil {
 		return nil, err
 	}
 	columns := []string{"lanes", "position", "snapshot", "late_position", "late_snapshot"}

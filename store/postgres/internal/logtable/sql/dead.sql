@@ -2,6 +2,7 @@
 -- settle_dead.sql, but for the lanes of the entries, $14. Locks the rows of the lanes, so that they cannot change hands
 -- before it is done. A letter that is there is not written again: a settle whose reply was lost is sent again. Indexes:
 -- that of positions, and that of letters by their event. The applications exist: settle_apps.sql ran before.
+-- With Unreadable, NoPayload and Bare as settle_dead.sql.
 WITH held AS MATERIALIZED (
     {{template "held"}}
        FOR SHARE OF l
@@ -13,12 +14,16 @@ WITH held AS MATERIALIZED (
 )
 INSERT INTO job_dlq (source, original_job_id, app_id, user_id, request_id, type, payload, error_reason, attempts,
                      error_history, destination, outbox_table, event_key, generation, position, origin)
-SELECT 'event', e.{{.ID}}, (SELECT a.id FROM apps a WHERE lower(a.namespace) = lower(coalesce(nullif(e.{{.Tenant}}::text, ''), $12))),
-       {{template "letter_user" .}}, {{template "letter_request" .}}, e.{{.Topic}}, e.{{.Payload}}::jsonb, f.reason, f.attempts,
+SELECT 'event', e.{{.ID}}, (SELECT a.id FROM apps a WHERE lower(a.namespace) = lower({{if .Unreadable}}$12{{else}}coalesce(nullif(e.{{.Tenant}}::text, ''), $12){{end}})),
+       {{if .Unreadable}}r.user_id, r.request_id, r.topic, r.payload{{else}}{{template "letter_user" .}}, {{template "letter_request" .}}, e.{{.Topic}}, e.{{.Payload}}::jsonb{{end}}, f.reason, f.attempts,
        jsonb_build_array(jsonb_build_object('error', f.error, 'timestamp', now())),
-       nullif(f.destination, ''), $13, e.{{.Key}}::text, e.{{.Generation}}, e.{{.Position}}, to_jsonb(e) - {{.PayloadName}}
+       nullif(f.destination, ''), $13, {{if .Unreadable}}r.key{{else}}e.{{.Key}}::text{{end}}, e.{{.Generation}}, e.{{.Position}},
+       {{if .Unreadable}}{{template "letter_origin" .}}{{else}}to_jsonb(e) - {{.PayloadName}}{{end}}
   FROM failure f
   JOIN {{.Table}} e ON e.{{.Position}} = f.position AND e.{{.ID}} = f.id
+  {{- if .Unreadable}}
+ CROSS JOIN LATERAL (SELECT {{template "letter_reduced" .}}) r
+  {{- end}}
  WHERE NOT EXISTS (SELECT FROM job_dlq d
                     WHERE d.original_job_id = e.{{.ID}} AND d.outbox_table = $13 AND d.position = e.{{.Position}}
                       AND d.destination IS NOT DISTINCT FROM nullif(f.destination, ''))
