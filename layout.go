@@ -16,8 +16,8 @@ import (
 //
 // The types below are PostgreSQL's. A column of another type is refused when the table is opened.
 // Numbers are smallint, integer or bigint, times timestamptz or timestamp. A column without a type
-// here takes any. SQLite looks at values; what a column was declared with matters only for position.
-// There
+// here takes any. SQLite looks at values; what a column was declared with matters only for
+// position. There
 //
 //	uuid        is a text in any spelling of a UUID, or a blob of 16 bytes; app is the text that apps has, lower case
 //	timestamp   is a text, UTC where it names no zone: written as 2006-01-02T15:04:05.000000Z, read also with a space

@@ -56,9 +56,9 @@ func (d *Deaths) Add(o *outbox.Outcome) {
 	}
 }
 
-// Abandon makes an outcome that cannot be recorded, for what it contains, that of a dead event: each
-// delivery that cannot be copied becomes a dead letter. It reports whether the event is dead. A
-// delivered event that owes nothing is not.
+// Abandon makes an outcome that cannot be recorded, for what it contains, that of a dead event:
+// each delivery that cannot be copied becomes a dead letter. It reports whether the event is dead.
+// A delivered event that owes nothing is not.
 func Abandon(o *outbox.Outcome, refusal error) bool {
 	for _, owed := range o.Owed {
 		o.State, o.Attempts = outbox.Dead, max(o.Attempts, owed.Attempts)
