@@ -62,7 +62,7 @@ func (l Layout) Name() string {
 	switch {
 	case l.Part != "":
 		return l.Table + "/" + l.PartValue
-	case l.Reader != "":
+	case l.Reader != "" && !l.KeepsState():
 		return l.Table + "/" + l.Reader
 	}
 	return l.Table

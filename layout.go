@@ -84,8 +84,10 @@ type Layout struct {
 	// log. Its rows are only inserted: what is delivered is known by positions, and what failed is
 	// in outbox_deliveries. So it has no columns of state. Only PostgreSQL has such tables.
 	Transaction string `yaml:"-"`
-	// Reader names who reads a log besides the relay of its sinks: each reader has positions and
-	// leases of its own, and gets all events. It is package inbox/group's.
+	// Reader is the name of the consumer group that reads the table; empty: relays read it for
+	// their sinks. Each reader of a log has positions and leases of its own, and gets all events.
+	// Another table has one reader, which the database records: see ReaderError. Package
+	// inbox/group sets this field.
 	Reader string `yaml:"-"`
 
 	// Part is a column by which several outboxes share the table, and PartValue what it holds in

@@ -241,6 +241,20 @@ func (e *SchemaError) Error() string {
 		e.Table, strings.Join(e.Missing, ", "), e.Remedy)
 }
 
+// ReaderError is a Store's answer to Lease if the table has another reader than the caller. A
+// reader is "sinks", or "group:NAME" for a consumer group.
+type ReaderError struct {
+	Table   string // as its lanes are leased
+	Reader  string // the caller's
+	Current string // the table's
+}
+
+func (e *ReaderError) Error() string {
+	return fmt.Sprintf("lease table %q for %s: its events belong to another reader, %s; do not serve the table here, or "+
+		"stop all processes of %s and run: outbox lanes reader --table %s --to %s",
+		e.Table, e.Reader, e.Current, e.Current, e.Table, e.Reader)
+}
+
 // RefusedError is a Store's answer to Settle when the database is well and does not record some of
 // the outcomes. Their rows are held locked by somebody else, or a trigger, a policy or a time limit
 // says no. All other outcomes are settled.

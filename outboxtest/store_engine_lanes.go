@@ -21,6 +21,9 @@ func laneTests() []storeTest {
 		{name: "what is known of a suspect lane outlives its holder", run: remembersSuspects},
 		{name: "a relay that gives a lane up has survived what it tried there", run: forgetsTrials},
 		{name: "two tables of one database have lanes of their own", run: separatesTables},
+		{name: "a table has one reader, whose processes share it, and a log has many", run: recordsReader},
+		{name: "a reader that has lost the table renews and takes nothing", run: refusesFormerReader, notInLog: noReader},
+		{name: "of two readers that start at the same moment one gets the table", run: admitsOneReader, notInLog: noReader},
 		{name: "the backlog is counted up to a limit, with the age of its oldest event", run: countsBacklog,
 			notInLog: noState},
 	}

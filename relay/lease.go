@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -180,22 +181,38 @@ func (k *leaseKeeper) mark(ctx context.Context, lanes ...outbox.Lane) error {
 // the lease apart, as when sessions are being terminated, would be the end of the lease although
 // the database is well. A check under way is finished, unless hardStop ends too. A server that has
 // got a statement may carry it out after it was broken off, and take lanes that were given up
-// meanwhile.
-func (k *leaseKeeper) run(ctx, hardStop context.Context) {
+// meanwhile. If the table has another reader, run ends at once with an *outbox.ReaderError.
+func (k *leaseKeeper) run(ctx, hardStop context.Context) error {
 	for {
 		pause := min(k.cfg.ttl/checksPerLease, maxCheck)
 		if !k.undisturbed() {
-			if err := k.check(hardStop); err != nil {
+			if err := k.check(hardStop); refused(err) {
+				k.drop()
+				return err
+			} else if err != nil {
 				pause = k.cfg.ttl / 30
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-k.disturbed:
 		case <-time.After(pause):
 		}
 	}
+}
+
+// refused tells whether the table has another reader than this relay.
+func refused(err error) bool {
+	_, ok := errors.AsType[*outbox.ReaderError](err)
+	return ok
+}
+
+// drop forgets the lanes, so that no worker begins another turn.
+func (k *leaseKeeper) drop() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.lanes, k.share = nil, 0
 }
 
 // undisturbed tells that a check would find and change nothing: a look since the last one found the
@@ -332,7 +349,7 @@ func (k *leaseKeeper) tell(health string) {
 func (k *leaseKeeper) failed(ctx context.Context, err error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if ctx.Err() == nil && k.lastErr == nil {
+	if ctx.Err() == nil && k.lastErr == nil && !refused(err) {
 		left := max(time.Until(k.until), 0).Round(time.Millisecond)
 		k.cfg.logger.Warn("cannot renew lease", "table", k.cfg.table, "error", err, "valid_for", left.String())
 	}
@@ -352,9 +369,7 @@ func (k *leaseKeeper) stop() {
 // leave gives the lanes back so that a successor starts at once. ctx is the one of Run, which has
 // ended.
 func (k *leaseKeeper) leave(ctx context.Context) error {
-	k.mu.Lock()
-	k.lanes, k.share = nil, 0
-	k.mu.Unlock()
+	k.drop()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), k.cfg.ttl/3)
 	defer cancel()
 	if err := k.store.Leave(ctx, k.cfg.owner); err != nil {

@@ -83,8 +83,10 @@ func (r *tableRelay) wake() {
 
 // run serves the table until ctx ends. It then finishes the batch in flight (publish and settle,
 // for at most DrainTimeout), gives up its lanes and returns nil. Database and broker failures do
-// not end it.
+// not end it. It stops in the same way, with an error, if the table turns out to have another reader.
 func (r *tableRelay) run(ctx context.Context) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	// The batch in flight outlives ctx by DrainTimeout: half of it published and none of it settled
 	// would be published again.
 	hardStop, stopHard := context.WithCancel(context.WithoutCancel(ctx))
@@ -98,7 +100,11 @@ func (r *tableRelay) run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, r.keeper.stop)()
 	keeperCtx, stopKeeper := context.WithCancel(hardStop)
 	var background sync.WaitGroup
-	background.Go(func() { r.keeper.run(keeperCtx, hardStop) })
+	background.Go(func() {
+		if err := r.keeper.run(keeperCtx, hardStop); err != nil {
+			stop(err)
+		}
+	})
 	background.Go(func() { r.logTally(keeperCtx) })
 
 	var workers sync.WaitGroup
@@ -111,6 +117,9 @@ func (r *tableRelay) run(ctx context.Context) error {
 	background.Wait()
 	if err := r.keeper.leave(ctx); err != nil {
 		r.cfg.Logger.Warn("relay stopped without releasing its lanes", "table", r.cfg.name(), "error", err)
+	}
+	if err := context.Cause(ctx); refused(err) {
+		return err
 	}
 	if hardStop.Err() != nil {
 		return fmt.Errorf("stop relay of %s: the batch in flight did not finish in time; "+

@@ -21,9 +21,9 @@ type Config struct {
 	// Name is the group's: of its place in a log, of what it remembers, of its dead letters. A new
 	// name is a new group and begins anew. Required; letters, digits, - and _, at most 63.
 	Name string
-	// Table is what is read (outbox.OutboxLog()). A log has any number of groups, each with a place
-	// of its own. Another table has one outcome for each event, so it has one reader: this group,
-	// or a relay.
+	// Table is the table that the group reads (outbox.OutboxLog()). A log has any number of groups,
+	// each with a place of its own. Another table has one reader, which it records: one group, or
+	// the relays of its sinks. Run returns an *outbox.ReaderError if that is not this group.
 	Table outbox.Layout
 	// From is where a group begins that is new to a log (Earliest).
 	From From
@@ -239,9 +239,7 @@ func (g *Group[Tx]) relayConfig() relay.Config {
 	cfg := g.cfg.Relay
 	layout := g.cfg.Table
 	layout.Destinations = "" // of sinks; a group handles each event once
-	if !layout.KeepsState() {
-		layout.Reader = g.cfg.Name
-	}
+	layout.Reader = g.cfg.Name
 	byType, _ := outbox.ParseTemplate("{topic}")
 	table := relay.Table{Layout: layout, Sink: g.cfg.Name, Destination: byType, Retention: cfg.Retention,
 		MaxAttempts: g.cfg.MaxAttempts, Backoff: g.cfg.Backoff}

@@ -72,6 +72,7 @@ func (s *store) checkSettles(ctx context.Context) error {
 	}{
 		{"hold leases in", "outbox_lanes", []string{"SELECT", "UPDATE"}},
 		{"hold leases in", "outbox_relays", []string{"SELECT", "INSERT", "UPDATE", "DELETE"}},
+		{"record the table's reader in", "outbox_readers", []string{"SELECT", "INSERT"}},
 		{"keep dead letters in", letterTable, []string{"INSERT"}},
 		{"name the applications of dead letters in", "apps", []string{"SELECT", "INSERT"}},
 		{"keep what sinks owe in", outbox.DeliveriesOf("", "").Table, []string{"INSERT"}},

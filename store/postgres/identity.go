@@ -22,7 +22,7 @@ func identify(
 	switch {
 	case layout.Part != "":
 		name, of = name+"/"+layout.PartValue, layout.Of
-	case layout.Reader != "":
+	case layout.Reader != "" && !layout.KeepsState():
 		name += "/" + layout.Reader
 	}
 	sql, err := plain("origin")

@@ -41,6 +41,9 @@ func (s *store) lease(ctx context.Context, r outbox.LeaseRequest) (leased outbox
 	ttl := r.TTL.Microseconds()
 	batch := begun()
 	batch.Queue(s.sql.durable)
+	if s.reader != "" {
+		batch.Queue(s.sql.leaseReader, s.name, s.reader)
+	}
 	if r.Leaving {
 		batch.Queue(s.sql.leaseQuit, s.name, r.Owner)
 	} else {
@@ -53,17 +56,26 @@ func (s *store) lease(ctx context.Context, r outbox.LeaseRequest) (leased outbox
 		return err
 	})
 	batch.Queue(s.sql.leaseSweep, s.name, r.Owner, ttl)
-	err = s.commit(ctx, batch)
-	return leased, rows, err
+	if err = s.commit(ctx, batch); pgtable.Code(err) != pgtable.Duplicate {
+		return leased, rows, err
+	}
+	refused := outbox.ReaderError{Table: s.name, Reader: s.reader}
+	if err := s.pool.QueryRow(ctx, s.sql.leaseReadBy, s.name).Scan(&refused.Current); err != nil {
+		return outbox.Leased{}, 0, err
+	}
+	if refused.Current == s.reader { // a process of the same reader has recorded it at the same moment
+		return s.lease(ctx, r)
+	}
+	return outbox.Leased{}, 0, &refused
 }
 
-// begun returns a transaction that commit sends to its end in one go. With a round trip before
+// begun returns a transaction, read committed whatever the session's default, that commit sends to its end in one go. With a round trip before
 // COMMIT, a relay that is stopped in it (SIGSTOP, a frozen machine, a network that is cut) would
 // keep the lanes' rows locked. The others could not take them over until the server ended the
 // session, after a minute.
 func begun() *pgx.Batch {
 	batch := new(pgx.Batch)
-	batch.Queue("BEGIN")
+	batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
 	return batch
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
 	"github.com/outboxrelay/outbox/internal/store/pooler"
 	"github.com/outboxrelay/outbox/internal/store/retention"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 	"github.com/outboxrelay/outbox/store/postgres/internal/logtable"
 )
 
@@ -29,7 +30,7 @@ func open(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) (*store
 	if err != nil {
 		return nil, err
 	}
-	s := &store{pool: sessions, layout: layout, sql: sql}
+	s := &store{pool: sessions, layout: layout, sql: sql, reader: sqltable.ReaderOf(layout)}
 	s.rows.Layout, s.rows.MaxPayload = layout, pgtable.MaxPayload
 	if err := s.checkSchema(ctx); err != nil {
 		return nil, err

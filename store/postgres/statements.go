@@ -20,6 +20,7 @@ type statements struct {
 	settlePlaced                                                      arrivals // by place
 	settleApps, settleLeft, settleKnown                               string
 	leaseRows, leaseJoin, leaseQuit, leaseTake, leaseHeld, leaseSweep string
+	leaseReader, leaseReadBy                                          string
 	durable, leaseRelease, leaseLeave, leaseMark, backlog, owes       string
 	claimKeys                                                         string
 	deadReduced                                                       [3]string // see Layout.Reduced
@@ -56,6 +57,7 @@ func statementsOf(l outbox.Layout) (s statements, err error) {
 			"settle_apps": &s.settleApps, "settle_known": &s.settleKnown, "settle_left": &s.settleLeft,
 			"lease_rows": &s.leaseRows, "lease_join": &s.leaseJoin, "lease_quit": &s.leaseQuit,
 			"lease_take": &s.leaseTake, "lease_held": &s.leaseHeld, "lease_sweep": &s.leaseSweep,
+			"lease_reader": &s.leaseReader, "lease_read_by": &s.leaseReadBy,
 			"durable": &s.durable, "lease_release": &s.leaseRelease, "lease_leave": &s.leaseLeave,
 			"lease_mark": &s.leaseMark, "backlog": &s.backlog, "owes": &s.owes, "claim_keys": &s.claimKeys,
 		}),

@@ -20,6 +20,7 @@ type store struct {
 	sieve  pgtable.Sieve
 	name   string // of the table in its leases: one, whatever the layout calls it
 	of     string // the name of the table whose events these are
+	reader string // sqltable.ReaderOf
 	origin uint64 // see outbox.Delivery
 }
 

@@ -29,7 +29,7 @@ func (s *store) Lease(ctx context.Context, request outbox.LeaseRequest) (leased 
 		at := s.leaseArgs(request)
 		if err := tx.QueryRowContext(ctx, s.sql.leaseDue,
 			append(at.args(), outbox.LaneCount, request.Leaving, stamp(sqlitetime.Farthest(at.now, at.ttl)),
-				eventrow.OrNull(request.Health))...).Scan(&due); err != nil || due {
+				eventrow.OrNull(request.Health), s.reader)...).Scan(&due); err != nil || due {
 			return err
 		}
 		leased, err = s.held(ctx, tx, at)
@@ -69,6 +69,15 @@ func (a leaseArgs) args() []any {
 
 // take writes what is due.
 func (s *store) take(ctx context.Context, tx *sql.Tx, at leaseArgs, r outbox.LeaseRequest) error {
+	if s.reader != "" {
+		refused := outbox.ReaderError{Table: s.name, Reader: s.reader}
+		if err := tx.QueryRowContext(ctx, s.sql.leaseReader, s.name, s.reader, stamp(at.now)).Scan(&refused.Current); err != nil {
+			return err
+		}
+		if refused.Current != s.reader {
+			return &refused
+		}
+	}
 	// Each time: lanes whose rows are gone (a file put together by hand) nobody could serve, and
 	// every relay would look as if it stood by.
 	if _, err := tx.ExecContext(ctx, s.sql.leaseRows, at.table, outbox.LaneCount); err != nil {

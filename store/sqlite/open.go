@@ -9,6 +9,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/retention"
 	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 	"github.com/outboxrelay/outbox/internal/store/sqlitetable"
+	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
 // openTable is DB.OpenTable. A table that is missing or older than the layout needs is an
@@ -27,7 +28,8 @@ func openTable(ctx context.Context, db *DB, layout outbox.Layout) (*store, error
 	if !layout.KeepsState() {
 		return nil, refuseLog(ctx, db, layout)
 	}
-	s := &store{db: db, layout: layout, name: layout.Name(), of: layout.Table, maxPayload: maxPayload}
+	s := &store{db: db, layout: layout, name: layout.Name(), of: layout.Table, maxPayload: maxPayload,
+		reader: sqltable.ReaderOf(layout)}
 	if layout.Part != "" {
 		s.of = layout.Of
 	}

@@ -48,7 +48,7 @@ type statements struct {
 	claim, backlog, owes, settleOwed                                                             prepared
 	settleHeld, settleDelivered, settleRetry, settleApps, settleLetter, settleDead               prepared
 	settleDelete, settleArchive, settleKnown                                                     prepared
-	leaseRows, leaseDue, leaseJoin, leaseQuit, leaseTake, leaseHeld, leaseSweep                  string
+	leaseReader, leaseRows, leaseDue, leaseJoin, leaseQuit, leaseTake, leaseHeld, leaseSweep     string
 	leaseRelease, leaseLeave, leaseMark, leasePauses, leaseCutLanes, leaseCutRelays, leaseLapsed string
 }
 
@@ -73,7 +73,7 @@ func (s *statements) prepare(names tableNames) error {
 			"settle_retry": &s.settleRetry.text, "settle_delete": &s.settleDelete.text,
 			"settle_archive": &s.settleArchive.text, "settle_known": &s.settleKnown.text,
 			"settle_apps": &s.settleApps.text, "settle_letter": &s.settleLetter.text, "settle_dead": &s.settleDead.text,
-			"lease_rows": &s.leaseRows, "lease_due": &s.leaseDue, "lease_join": &s.leaseJoin,
+			"lease_rows": &s.leaseRows, "lease_reader": &s.leaseReader, "lease_due": &s.leaseDue, "lease_join": &s.leaseJoin,
 			"lease_quit": &s.leaseQuit, "lease_take": &s.leaseTake, "lease_held": &s.leaseHeld,
 			"lease_lapsed": &s.leaseLapsed, "lease_sweep": &s.leaseSweep, "lease_release": &s.leaseRelease,
 			"lease_leave": &s.leaseLeave, "lease_mark": &s.leaseMark, "lease_pauses": &s.leasePauses,

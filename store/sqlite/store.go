@@ -20,6 +20,7 @@ type store struct {
 	fair       fairness
 	name       string // of the table in its leases
 	of         string // the name of the table whose events these are
+	reader     string // sqltable.ReaderOf
 	origin     uint64 // see outbox.Delivery
 	trusted    bool   // the table's own checks see to it that payloads are JSON
 	maxPayload int    // bytes; a longer one is a defect

@@ -50,7 +50,7 @@ BEGIN
     IF to_regclass('outbox_adopted') IS NOT NULL THEN
         kept := ARRAY(SELECT object FROM outbox_adopted WHERE object LIKE 'kept function %');
     END IF;
-    FOREACH name IN ARRAY ARRAY['apps', 'outbox_events', 'job_dlq', 'outbox_audit', 'outbox_lanes', 'outbox_relays', 'event_outbox', 'outbox_maintenance', 'outbox_archive',
+    FOREACH name IN ARRAY ARRAY['apps', 'outbox_events', 'job_dlq', 'outbox_audit', 'outbox_lanes', 'outbox_relays', 'outbox_readers', 'event_outbox', 'outbox_maintenance', 'outbox_archive',
                                 'outbox_tokens', 'outbox_tickets', 'outbox_pauses', 'outbox_deliveries', 'outbox_endpoints',
                                 'outbox_inbox_0', 'outbox_inbox_1', 'outbox_inbox_turn', 'outbox_inbox_consumers', 'outbox_inbox_claims',
                                 'crawl_runs', 'crawl_events', 'crawl_events_written', 'crawl_outbox', 'run_outbox',
@@ -181,6 +181,7 @@ BEGIN
         ('outbox_relay', 'apps',          'SELECT, INSERT'),   -- the application of a tenant whose first letter dies
         ('outbox_relay', 'outbox_lanes',  'SELECT, INSERT, UPDATE, DELETE'),
         ('outbox_relay', 'outbox_relays', 'SELECT, INSERT, UPDATE, DELETE'),
+        ('outbox_relay', 'outbox_readers', 'SELECT, INSERT'),   -- the first records its reader, and none changes it
         ('outbox_relay', 'outbox_inbox_consumers', 'SELECT'),
         ('outbox_relay', 'outbox_pauses', 'SELECT'),
         -- Retention. The archive is written and never read.
@@ -200,6 +201,7 @@ BEGIN
         ('outbox_operator', 'outbox_archive', 'SELECT'),   -- outbox replay, and for it INSERT into outbox_events
         ('outbox_operator', 'outbox_lanes',  'SELECT'),        -- outbox lanes
         ('outbox_operator', 'outbox_relays', 'SELECT'),
+        ('outbox_operator', 'outbox_readers', 'SELECT, INSERT, UPDATE'),   -- outbox lanes reader, which locks the table
         ('outbox_operator', 'outbox_inbox_consumers', 'SELECT'),
         ('outbox_operator', 'outbox_deliveries', 'SELECT, UPDATE (sink, payload, status, attempts, next_retry_at, last_error, error_history, delivered_at, generation)'),
         ('outbox_operator', 'outbox_endpoints', 'SELECT, INSERT, UPDATE, DELETE'),
@@ -237,6 +239,7 @@ BEGIN
         ('outbox_reader', 'job_dlq',       'SELECT'),
         ('outbox_reader', 'outbox_lanes',  'SELECT'),
         ('outbox_reader', 'outbox_relays', 'SELECT'),
+        ('outbox_reader', 'outbox_readers', 'SELECT'),
         ('outbox_reader', 'outbox_inbox_consumers', 'SELECT'),
         ('outbox_reader', 'outbox_pauses', 'SELECT'),
         ('outbox_reader', 'outbox_maintenance', 'SELECT'),

@@ -12,6 +12,7 @@ import (
 // SQLSTATEs that mean something of their own here.
 const (
 	LockNotAvailable = "55P03"
+	Duplicate        = "23505"
 	QueryCanceled    = "57014"
 	ReadOnly         = "25006"
 	DiskFull         = "53100"

@@ -57,12 +57,25 @@ var (
 	Beside = []Needed{
 		{"outbox_lanes", []string{"owner", "epoch", "expires_at", "crashes", "trial_size", "trial_event"}},
 		{"outbox_relays", []string{"owner", "name", "expires_at", "health"}},
+		{"outbox_readers", []string{"reader"}},
 		{"job_dlq", []string{"destination", "outbox_table", "event_key", "generation", "position", "origin"}},
 		{"apps", []string{"namespace"}},
 		{"outbox_pauses", []string{"destination"}},
 	}
 	Archive = Needed{"outbox_archive", []string{"position", "row"}}
 )
+
+// ReaderOf returns the reader that outbox_readers has for a table that is served with a layout, or
+// "" where none is recorded: a log has many readers, and outbox_deliveries belongs to its sinks.
+func ReaderOf(l outbox.Layout) string {
+	switch {
+	case !l.KeepsState() || l.Part != "":
+		return ""
+	case l.Reader != "":
+		return "group:" + l.Reader
+	}
+	return "sinks"
+}
 
 // Column is a column as statements have it: its name, and that name as a text. JSON says that the
 // layout has JSON in it (SQLite's only).

@@ -1,7 +1,7 @@
 -- lease: whether lease_rows, lease_cut, lease_join, lease_quit or lease_take would write anything: the caller reads
 -- this before it waits for the file's write lock. ?1 table, ?2 owner, ?3 now, ?4 what it has must last beyond, ?5 now
 -- and its time to live, ?6 number of lanes, ?7 whether it is leaving, ?8 the latest that somebody can have asked for,
--- ?9 what hinders it, as JSON, or NULL. Locks nothing.
+-- ?9 what hinders it, as JSON, or NULL, ?10 its reader, or '' if none is recorded. Locks nothing.
 -- Index: the primary keys.
 WITH {{template "share"}}, lane AS (
     SELECT owner, expires_at FROM outbox_lanes WHERE table_name = ?1
@@ -12,6 +12,7 @@ SELECT (SELECT count(*) FROM lane) < ?6
     OR EXISTS (SELECT 1 FROM outbox_relays WHERE table_name = ?1 AND expires_at > ?8)
     OR EXISTS (SELECT 1 FROM lane WHERE expires_at > ?8)
     OR EXISTS (SELECT 1 FROM lane WHERE owner = ?2 AND (expires_at <= ?4 OR expires_at > ?5))
+    OR ?10 <> '' AND NOT EXISTS (SELECT 1 FROM outbox_readers WHERE table_name = ?1 AND reader = ?10)
     OR (SELECT count(*) FROM lane WHERE owner = ?2) < (SELECT lanes FROM share)
        AND EXISTS (SELECT 1 FROM lane WHERE owner IS NULL OR owner <> ?2 AND expires_at <= ?3)
 

@@ -1,1 +1,1 @@
-DROP TABLE IF EXISTS outbox_deliveries, outbox_pauses, outbox_relays, outbox_lanes;
+DROP TABLE IF EXISTS outbox_deliveries, outbox_pauses, outbox_readers, outbox_relays, outbox_lanes;

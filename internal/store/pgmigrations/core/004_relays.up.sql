@@ -41,6 +41,15 @@ CREATE TABLE IF NOT EXISTS outbox_relays (
     autovacuum_analyze_threshold   = 1000000
 );
 
+-- The reader of each table: "sinks", or one consumer group ("group:NAME"). The first process that leases lanes of the table
+-- records its own reader; a process with another one is refused (lease_reader.sql). `outbox lanes reader` changes it. A log
+-- has many readers and no row.
+CREATE TABLE IF NOT EXISTS outbox_readers (
+    table_name TEXT        NOT NULL PRIMARY KEY,   -- as in outbox_lanes
+    reader     TEXT        NOT NULL,
+    since      TIMESTAMPTZ NOT NULL DEFAULT now()
+);
+
 -- What operators have paused. A relay reads it with each check of its lease, twice a second; nearly always it is empty.
 CREATE TABLE IF NOT EXISTS outbox_pauses (
     table_name  TEXT        NOT NULL,              -- as in outbox_lanes; '': every table

@@ -24,6 +24,14 @@ CREATE TABLE outbox_relays (
     PRIMARY KEY (table_name, owner)
 ) STRICT, WITHOUT ROWID;
 
+-- The reader of each table: "sinks", or one consumer group ("group:NAME"). The first process that leases lanes of the table
+-- records its own reader; a process with another one is refused. `outbox lanes reader` changes it.
+CREATE TABLE outbox_readers (
+    table_name TEXT NOT NULL PRIMARY KEY,   -- as in outbox_lanes
+    reader     TEXT NOT NULL,
+    since      TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- What operators have paused.
 CREATE TABLE outbox_pauses (
     table_name  TEXT NOT NULL,               -- as in outbox_lanes; '': every table
