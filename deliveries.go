@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -55,6 +56,10 @@ type Debtor struct {
 	Sink   string
 	Served bool // a relay delivers them
 }
+
+// OfGroup tells whether the events failed in a consumer group of a log, and not at a sink. Only the
+// group's processes deliver them.
+func (d Debtor) OfGroup() bool { return strings.HasSuffix(d.Table, "/"+d.Sink) }
 
 // Name is the table's, and for a part or a reader of one also which: what relays lease lanes by,
 // and what logs, metrics and pauses call it.

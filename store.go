@@ -251,7 +251,7 @@ type ReaderError struct {
 
 func (e *ReaderError) Error() string {
 	return fmt.Sprintf("lease table %q for %s: its events belong to another reader, %s; do not serve the table here, or "+
-		"stop all processes of %s and run: outbox lanes reader --table %s --to %s",
+		"stop all processes of %s and run: outbox lanes reader --table %s --to %s --reason TEXT",
 		e.Table, e.Reader, e.Current, e.Current, e.Table, e.Reader)
 }
 

@@ -20,7 +20,7 @@ const debtorsEvery = time.Minute
 // openDebts opens what the relay's sinks owe and none of its tables has opened.
 func (r *Relay) openDebts(ctx context.Context, opened *serving, debtors []outbox.Debtor) error {
 	for _, d := range debtors {
-		if r.sinks[d.Sink] == nil || opened.serves(d) {
+		if !r.hasSink(d) || opened.serves(d) {
 			continue
 		}
 		if _, err := r.openOwed(ctx, opened, Table{}, d.Table, d.Sink); err != nil {
@@ -28,6 +28,13 @@ func (r *Relay) openDebts(ctx context.Context, opened *serving, debtors []outbox
 		}
 	}
 	return nil
+}
+
+// hasSink tells whether a debt is one of this relay's sinks. Groups and sinks may have the same
+// names: a relay delivers nothing of a group's, and a group nothing of a sink's.
+func (r *Relay) hasSink(d outbox.Debtor) bool {
+	group := slices.ContainsFunc(r.tables, func(t Table) bool { return t.Layout.Reader != "" })
+	return r.sinks[d.Sink] != nil && !group && !d.OfGroup()
 }
 
 // serves tells whether the part of outbox_deliveries that a debt is in is open.
@@ -55,11 +62,11 @@ func (r *Relay) watchDebts(ctx context.Context, opened *serving, reopen func()) 
 		for _, d := range debtors {
 			switch {
 			case opened.serves(d):
-			case r.sinks[d.Sink] != nil:
+			case r.hasSink(d):
 				r.cfg.Logger.Info("opening the tables again, for what a sink owes", "table", d.Table, "sink", d.Sink)
 				reopen()
 				return nil
-			case !d.Served:
+			case !d.Served && !d.OfGroup():
 				unserved, names = append(unserved, d), append(names, fmt.Sprintf("%s of %s", d.Sink, d.Table))
 			}
 		}

@@ -247,10 +247,16 @@ func (r *Relay) openTables(ctx context.Context) (serving, error) {
 		if err != nil {
 			return serving{}, err
 		}
+		if own, err := r.ofGroups(ctx, t, store); err != nil {
+			return serving{}, err
+		} else if own {
+			missing = append(missing, name+" (which only groups read)")
+			continue
+		}
 		ledger, ok := store.(outbox.DeliveryStore)
 		// What a sink owes of a key comes before what the table has of it, also where the table has
 		// no routes any more.
-		owes := ok && indebted(debtors, ledger.LeaseName(), t.Sink)
+		owes := ok && t.Layout.Reader == "" && indebted(debtors, ledger.LeaseName(), t.Sink)
 		if len(t.Routes) > 0 || !t.Layout.KeepsState() || owes {
 			if err := r.openRouted(ctx, &opened, t, store); err != nil {
 				return serving{}, err
@@ -271,6 +277,24 @@ func (r *Relay) openTables(ctx context.Context) (serving, error) {
 	}
 	err = r.openDebts(ctx, &opened, debtors)
 	return opened, err
+}
+
+// ofGroups tells whether a table is a log that only groups read. A relay serves it if it is told so
+// by name: its events may be meant for no sink.
+func (r *Relay) ofGroups(ctx context.Context, t Table, store outbox.Store) (bool, error) {
+	log, ok := store.(interface {
+		OnlyGroups(ctx context.Context) ([]string, error)
+	})
+	if !ok || !t.Optional || t.Layout.Reader != "" {
+		return false, nil
+	}
+	groups, err := log.OnlyGroups(ctx)
+	if err != nil || len(groups) == 0 {
+		return false, err
+	}
+	r.cfg.Logger.Warn("left out a log that only groups read; to send its events to sinks too, name it: --table "+
+		t.Layout.Table+", or a Table that is not Optional", "table", t.Layout.Table, "groups", groups)
+	return true, nil
 }
 
 // openRouted opens a table that has routes, or is a log, and for each of its sinks what that owes

@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/outboxrelay/outbox/internal/admin"
 	"github.com/outboxrelay/outbox/internal/config"
@@ -41,11 +44,46 @@ func (a *application) lanes() *cobra.Command {
 			return a.printLanes(report, all)
 		})
 	})
-	cmd.Flags().StringVar(&of.Table, "table", "outbox_events", "`table` whose lanes to show")
+	cmd.PersistentFlags().StringVar(&of.Table, "table", "outbox_events", "`table` to look into")
+	cmd.PersistentFlags().AddFlagSet(mapping)
 	cmd.Flags().BoolVar(&all, "all", false, "print each of the 64 lanes")
 	cmd.Flags().StringVar(&by, "by", "", "`what` to count the backlog by, tenant or topic, instead of lanes")
 	cmd.MarkFlagsMutuallyExclusive("all", "by")
-	cmd.Flags().AddFlagSet(mapping)
+	cmd.AddCommand(a.moveReader(&of, mapping))
+	return cmd
+}
+
+var readers = regexp.MustCompile(`^(sinks|group:[A-Za-z0-9_-]{1,63})$`)
+
+// movedReader is what outbox lanes reader prints with -o json.
+type movedReader struct {
+	Table  string `json:"table"`
+	From   string `json:"from"` // "": none was recorded
+	Reader string `json:"reader"`
+}
+
+func (a *application) moveReader(of *admin.Of, mapping *pflag.FlagSet) *cobra.Command {
+	var to string
+	var by operatorFlags
+	cmd := command("lanes reader", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
+		if !readers.MatchString(to) {
+			return usagef("--to is %q, want sinks or group:NAME, where NAME is the name of a consumer group", to)
+		}
+		if by.unreasoned() {
+			return usagef("--reason is required: say why the table gets another reader")
+		}
+		return a.browse(cmd, *of, mapping, func(v view) error {
+			who := by.operator()
+			from, err := v.MoveReader(cmd.Context(), to, who.Actor, strings.TrimSpace(who.Reason))
+			if err != nil {
+				return err
+			}
+			return a.printResult(v.c.Output, movedReader{of.Table, from, to}, "the reader of %s is %s now (before: %s)", of.Table,
+				to, cmp.Or(from, "none"))
+		})
+	})
+	cmd.Flags().StringVar(&to, "to", "", "new `reader` of the table: sinks or group:NAME (required)")
+	by.addTo(cmd.Flags(), " (required)")
 	return cmd
 }
 
@@ -115,6 +153,9 @@ func (a *application) printLanes(r operate.LaneReport, all bool) error {
 		if err := a.printRows(head, rows); err != nil {
 			return err
 		}
+	}
+	if r.Reader != "" && r.Reader != "sinks" {
+		fmt.Fprintf(a.Err, "%s is read by %s, and not by relays for their sinks\n", r.Table, r.Reader)
 	}
 	for _, p := range r.Pauses {
 		fmt.Fprintf(a.Err, "paused since %s by %s: %s (%s)\n", text(p.At), p.Actor, oneLine(whatPaused(p)),

@@ -36,7 +36,7 @@ func (a *application) sinks() *cobra.Command {
 			}
 			a.printTroubles(c.Output, troubles)
 			for _, r := range rows {
-				if r.Unserved && c.Output != "json" {
+				if of := (outbox.Debtor{Table: r.Table, Sink: r.Sink}); r.Unserved && !of.OfGroup() && c.Output != "json" {
 					fmt.Fprintf(a.Err, "no relay serves what %s owes of %s: start one with a sink "+
 						"of that name, or see outbox sinks move|forget\n", r.Sink, r.Table)
 				}

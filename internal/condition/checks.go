@@ -114,13 +114,26 @@ func noRelay(_ *Examination, t *served) []Finding {
 	if alive(t.lanes.Relays) > 0 {
 		return nil
 	}
+	process, remedy := t.process()
 	_, n := t.undelivered()
+	f := at(t.Name(), "no %s serves %s, where %s", process, t.Name(), t.waiting())
 	if n == 0 {
-		f := at(t.Name(), "no relay serves %s; nothing waits there", t.Name())
+		f = at(t.Name(), "no %s serves %s; nothing waits there", process, t.Name())
 		f[0].Severity = Warning
-		return f
 	}
-	return at(t.Name(), "no relay serves %s, where %s", t.Name(), t.waiting())
+	f[0].Remedy = remedy
+	return f
+}
+
+// process names the processes that may serve a table. If they are those of a group, it also returns
+// how to start one: a relay would be refused.
+func (s *served) process() (name, remedy string) {
+	group, ok := strings.CutPrefix(s.lanes.Reader, "group:")
+	if !ok || !s.Layout.KeepsState() {
+		return "relay", ""
+	}
+	return "process of group " + group, "start a process of the group, and not a relay; if sinks are to have the events, " +
+		"see outbox lanes reader --help"
 }
 
 // waiting says how many events wait, and for how long the first.
@@ -196,7 +209,10 @@ func relayAlone(_ *Examination, t *served) []Finding {
 	if alive(t.lanes.Relays) != 1 {
 		return nil
 	}
-	return at(t.Name(), "one relay alone serves %s", t.Name())
+	process, remedy := t.process()
+	f := at(t.Name(), "one %s alone serves %s", process, t.Name())
+	f[0].Remedy = remedy
+	return f
 }
 
 // vanishing is how many relays of a table are too many to be gone without a word. Each is

@@ -263,6 +263,9 @@ func (x *Examination) readTables(ctx context.Context) (all []served, err error) 
 		if one.lanes, err = b.Lanes(ctx, counted); err != nil {
 			return all, err
 		}
+		if !t.Layout.KeepsState() && !t.Required && one.lanes.Reader != "" {
+			continue // a log that only groups read, and relays leave out
+		}
 		all = append(all, one)
 	}
 	return all, nil

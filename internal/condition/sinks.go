@@ -181,7 +181,13 @@ func sinkOwes(ctx context.Context, x *Examination) (found []Finding, err error) 
 func sinkUnserved(ctx context.Context, x *Examination) (found []Finding, err error) {
 	all, err := x.DB.Debtors(ctx)
 	for _, d := range all {
-		if !d.Served {
+		switch {
+		case d.Served:
+		case d.OfGroup():
+			f := at(d.Sink, "no process of group %s serves the events of %s that it has failed to handle", d.Sink, d.Table)
+			f[0].Remedy = "start a process of the group, and not a relay"
+			found = append(found, f...)
+		default:
 			found = append(found, at(d.Sink, "no relay serves what %s owes of %s", d.Sink, d.Table)...)
 		}
 	}

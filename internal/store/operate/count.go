@@ -68,7 +68,10 @@ func (b *Browser) Lanes(ctx context.Context, limit int) (LaneReport, error) {
 		}
 		pauses, err := listPauses(ctx, tx, b.leased)
 		r.Pauses = append(r.Pauses, pauses...)
-		if err != nil || b.hidden {
+		if err == nil {
+			r.Reader, err = b.reader(ctx, tx)
+		}
+		if err != nil || b.hidden || !b.layout.KeepsState() && r.Reader != "" {
 			return err
 		}
 		counted := "lanes_backlog"

@@ -14,7 +14,10 @@ const suspectAfter = 2
 
 // LaneReport says who serves a table, and how far behind each lane is.
 type LaneReport struct {
-	Table  string      `json:"table"`
+	Table string `json:"table"`
+	// Reader is the table's reader, "sinks" or "group:NAME", or "" if none is recorded. A log has
+	// the names of its groups here as long as no relay has served it; its backlog is not known then.
+	Reader string      `json:"reader,omitempty"`
 	Relays []RelayView `json:"relays"`
 	Lanes  []LaneView  `json:"lanes"` // all of them, in order
 	// Counted is how many undelivered rows were counted. If Bounded, there may be more, in any

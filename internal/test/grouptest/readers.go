@@ -4,8 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/inbox/group"
@@ -21,6 +23,12 @@ func secondReader(t *testing.T, h Harness) {
 		g := h.group(t, h.quick(name))
 		group.Handle(g, "order.placed", record)
 		return g
+	}
+	// A sink of the group's name has pending deliveries, which are not the group's either.
+	for n, table := range []string{h.Layout.Table, "crawl_outbox"} {
+		h.Exec(t, "INSERT INTO outbox_deliveries (outbox_table, sink, lane, event_id, destinations, event_topic, payload, "+
+			"written_at) VALUES (?1, 'billing', 0, ?2, '[\"x\"]', 'order.placed', '{\"n\":1}', ?3)", table,
+			fmt.Sprintf("01890000-0000-7000-8000-00000000000%d", n), time.Now())
 	}
 	run(t, open("billing"))
 	run(t, open("billing"))
@@ -43,6 +51,9 @@ func secondReader(t *testing.T, h Harness) {
 		}
 	}
 	until(t, "101 effects", func() bool { return h.count(t, "effects") == 101 })
+	if n := h.count(t, "outbox_deliveries WHERE status = 'pending'"); n != 2 {
+		t.Errorf("%d deliveries of a sink are pending, want 2", n)
+	}
 	if n := h.count(t, "(SELECT DISTINCT key, n FROM effects) one"); n != 101 || published.Load() != 0 {
 		t.Errorf("%d events had their effect and %d were published", n, published.Load())
 	}

@@ -24,6 +24,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/pgschema"
 	"github.com/outboxrelay/outbox/internal/store/pgtable"
@@ -106,6 +108,19 @@ func Open(ctx context.Context, t Table) (*Store, error) {
 		return nil, err
 	}
 	return l, l.checkAllowed(ctx)
+}
+
+// OnlyGroups returns the groups that read the log if no relay has ever served it for sinks.
+func (l *Store) OnlyGroups(ctx context.Context) ([]string, error) {
+	sql, err := files.Statement("groups", nil)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := l.Pool.Query(ctx, sql, l.LeaseName())
+	if err != nil {
+		return nil, fmt.Errorf("read the groups of %s: %w", l.Layout.Table, err)
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
 // checkAllowed finds out whether this role may note how far it has read.
