@@ -106,7 +106,8 @@ func (r *Relay) Open(ctx context.Context) error {
 // (publish and settle, for at most DrainTimeout), gives up its lanes and returns nil. Failures of
 // the database or a sink do not end it: it goes on trying, and Health tells. Once ctx has ended the
 // relay is not ready. Errors are those of Open, and an *outbox.ReaderError if a table has another
-// reader, now or after this process was paused. A relay can be run once: the second time is an error.
+// reader, now or after this process was paused. A relay can be run once: the second time is an
+// error.
 func (r *Relay) Run(ctx context.Context) error {
 	if r.begun.Swap(true) {
 		return errors.New("this relay has been run: make another with New")

@@ -83,7 +83,7 @@ func (r *tableRelay) wake() {
 
 // run serves the table until ctx ends. It then finishes the batch in flight (publish and settle,
 // for at most DrainTimeout), gives up its lanes and returns nil. Database and broker failures do
-// not end it. It stops in the same way, with an error, if the table turns out to have another reader.
+// not end it. If the table has another reader, it stops in the same way, with an error.
 func (r *tableRelay) run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

@@ -48,6 +48,7 @@ var only = map[string]map[string]string{
 		"sql/retention_pages.sql": "SQLite's rows are stored in the order of their positions",
 		"sql/retention_sweep.sql": "the same",
 		"sql/write_lock.sql":      "SQLite has one writer at a time",
+		"sql/lease_read_by.sql":   "SQLite's lease_reader.sql returns the reader",
 		"sql/origin.sql":          "SQLite's table is known by its file", "sql/origin_by_name.sql": "the same",
 		"sql/settle_left.sql": "SQLite locks no rows",
 		"sql/check_types.sql": "internal/store/sqlitetable: one statement tells all",
@@ -88,6 +89,7 @@ var only = map[string]map[string]string{
 	},
 	coldPostgres: {
 		"sql/tenant.sql": "row-level security", "sql/bus_tenant.sql": "the same", "sql/log_lanes.sql": logTables,
+		"sql/log_groups.sql":           logTables,
 		"sql/inbox_once.sql":           "SQLite asks for each delivery alone",
 		"sql/condition_audit_dead.sql": server, "sql/condition_audit_leases.sql": server,
 		"sql/condition_audit_order.sql": server, "sql/condition_audit_owed.sql": server,

@@ -78,8 +78,8 @@ func (a *application) moveReader(of *admin.Of, mapping *pflag.FlagSet) *cobra.Co
 			if err != nil {
 				return err
 			}
-			return a.printResult(v.c.Output, movedReader{of.Table, from, to}, "the reader of %s is %s now (before: %s)", of.Table,
-				to, cmp.Or(from, "none"))
+			return a.printResult(v.c.Output, movedReader{of.Table, from, to}, "the reader of %s is %s now (before: %s)",
+				of.Table, to, cmp.Or(from, "none"))
 		})
 	})
 	cmd.Flags().StringVar(&to, "to", "", "new `reader` of the table: sinks or group:NAME (required)")

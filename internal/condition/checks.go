@@ -132,8 +132,8 @@ func (s *served) process() (name, remedy string) {
 	if !ok || !s.Layout.KeepsState() {
 		return "relay", ""
 	}
-	return "process of group " + group, "start a process of the group, and not a relay; if sinks are to have the events, " +
-		"see outbox lanes reader --help"
+	return "process of group " + group, "start a process of the group, and not a relay; if sinks are to have the " +
+		"events, see outbox lanes reader --help"
 }
 
 // waiting says how many events wait, and for how long the first.

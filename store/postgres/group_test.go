@@ -1,9 +1,12 @@
 package postgres_test
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -15,6 +18,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/pgtest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 	"github.com/outboxrelay/outbox/internal/test/tier"
+	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
@@ -37,6 +41,46 @@ func TestGroupsOfALog(t *testing.T) {
 	tier.Full(t)
 	t.Parallel()
 	grouptest.Log(t, grouped(t, newDatabase(t, append(pgmigrations.Sets, "log")...), outbox.OutboxLog()))
+}
+
+// A relay that is told no tables leaves out a log that only groups read.
+func TestRelayLeavesOutLogOfGroups(t *testing.T) {
+	t.Parallel()
+	h := grouped(t, newDatabase(t, append(pgmigrations.Sets, "log")...), outbox.OutboxLog())
+	serves := func(tables ...relay.Table) bool {
+		r, err := relay.New(h.DB, outbox.SinkFunc(func(context.Context, outbox.Delivery) error { return nil }),
+			relay.Config{Tables: tables})
+		if err == nil {
+			err = r.Open(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, ok := r.Health().Tables["outbox_log"]
+		return ok
+	}
+	if !serves() {
+		t.Error("a log that nobody reads is left out")
+	}
+	lease := func(reader string) {
+		layout := outbox.OutboxLog()
+		layout.Reader = reader
+		request := outbox.LeaseRequest{Owner: uuid.New(), Name: "test", TTL: time.Minute}
+		if _, err := h.Table(t, layout).Lease(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lease("billing")
+	if serves() {
+		t.Error("a log that only a group reads is served")
+	}
+	if !serves(relay.Table{Layout: outbox.OutboxLog()}) {
+		t.Error("a log that is named is left out")
+	}
+	lease("") // as a relay that was told so
+	if !serves() {
+		t.Error("a log that a relay has served before is left out")
+	}
 }
 
 func grouped(t *testing.T, migrated string, layout outbox.Layout) grouptest.Harness {

@@ -69,10 +69,11 @@ func (s *store) lease(ctx context.Context, r outbox.LeaseRequest) (leased outbox
 	return outbox.Leased{}, 0, &refused
 }
 
-// begun returns a transaction, read committed whatever the session's default, that commit sends to its end in one go. With a round trip before
+// begun returns a transaction that commit sends to its end in one go. With a round trip before
 // COMMIT, a relay that is stopped in it (SIGSTOP, a frozen machine, a network that is cut) would
 // keep the lanes' rows locked. The others could not take them over until the server ended the
-// session, after a minute.
+// session, after a minute. Each statement sees what was committed before it, whatever the session's
+// default: after a wait for reader_lock.sql the former reader must not be seen.
 func begun() *pgx.Batch {
 	batch := new(pgx.Batch)
 	batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")

@@ -71,7 +71,8 @@ func (a leaseArgs) args() []any {
 func (s *store) take(ctx context.Context, tx *sql.Tx, at leaseArgs, r outbox.LeaseRequest) error {
 	if s.reader != "" {
 		refused := outbox.ReaderError{Table: s.name, Reader: s.reader}
-		if err := tx.QueryRowContext(ctx, s.sql.leaseReader, s.name, s.reader, stamp(at.now)).Scan(&refused.Current); err != nil {
+		reading := tx.QueryRowContext(ctx, s.sql.leaseReader, s.name, s.reader, stamp(at.now))
+		if err := reading.Scan(&refused.Current); err != nil {
 			return err
 		}
 		if refused.Current != s.reader {

@@ -15,8 +15,8 @@ const suspectAfter = 2
 // LaneReport says who serves a table, and how far behind each lane is.
 type LaneReport struct {
 	Table string `json:"table"`
-	// Reader is the table's reader, "sinks" or "group:NAME", or "" if none is recorded. A log has
-	// the names of its groups here as long as no relay has served it; its backlog is not known then.
+	// Reader is the table's reader, "sinks" or "group:NAME", or "" if none is recorded. A log that
+	// no relay has served has its groups here, and its backlog is not counted.
 	Reader string      `json:"reader,omitempty"`
 	Relays []RelayView `json:"relays"`
 	Lanes  []LaneView  `json:"lanes"` // all of them, in order

@@ -36,7 +36,8 @@ func secondReader(t *testing.T, h Harness) {
 	until(t, "the group's first effect", func() bool { return h.count(t, "effects") == 1 })
 	var published atomic.Int32
 	sink := outbox.SinkFunc(func(context.Context, outbox.Delivery) error { published.Add(1); return nil })
-	sinks, err := relay.New(h.DB, sink, relay.Config{Tables: []relay.Table{{Layout: h.Layout}}, Logger: h.quick("").Relay.Logger})
+	sinks, err := relay.New(h.DB, sink,
+		relay.Config{Tables: []relay.Table{{Layout: h.Layout}}, Logger: h.quick("").Relay.Logger})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,5 @@
--- reader: the processes that serve a table, or hold lanes of it and are stopping. Locks nothing. Index: the primary keys.
+-- reader: the processes that serve a table, or hold lanes of it and are stopping. Locks nothing. Index: the primary
+-- keys.
 SELECT r.name FROM outbox_relays r WHERE r.table_name = {{arg .Leased}} AND r.expires_at > {{template "now"}}
 UNION
 SELECT coalesce(r.name, 'a process that is gone')
