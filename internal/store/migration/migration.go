@@ -165,7 +165,8 @@ type SetStatus struct {
 // SetOf says which set of migrations makes a table of ours.
 var SetOf = map[string]string{
 	"outbox_events": "core", "outbox_lanes": "core", "outbox_relays": "core", "outbox_readers": "core",
-	"job_dlq": "core", "apps": "core", "outbox_audit": "core", "outbox_pauses": "core", "event_outbox": "events", "crawl_outbox": "crawl",
+	"job_dlq": "core", "apps": "core",
+	"outbox_audit": "core", "outbox_pauses": "core", "event_outbox": "events", "crawl_outbox": "crawl",
 	"crawl_runs": "crawl", "crawl_events": "crawl",
 	"outbox_maintenance": "core", "outbox_archive": "core", "outbox_tokens": "core", "outbox_tickets": "core",
 	"outbox_deliveries": "core", "outbox_endpoints": "core", "outbox_log": "log", "outbox_log_positions": "log",
