@@ -36,7 +36,8 @@ type Store interface {
 	// Claim reads the oldest undelivered records of the lanes, at most limit.Records and, but for
 	// the first, at most limit.Bytes of them. It locks and writes nothing. Records behind a key
 	// that waits for a retry are left out, and so are those of paused topics with what is behind
-	// them in their keys.
+	// them in their keys. A *RefusedError with Whole says that none of the table's events can be
+	// delivered in order, or once, until what it names is repaired.
 	Claim(ctx context.Context, lanes []Lane, limit ClaimLimit) ([]*Record, error)
 	// Settle records the outcomes of those records whose lane owner still holds at the given epoch;
 	// the others are left as they are and counted as Lost. It does so in one transaction, unless
@@ -262,8 +263,8 @@ type RefusedError struct {
 	Outcomes []Outcome // not settled
 	Err      error     // what the database said, of the first of them at least
 	// Whole says that the database records nothing of this table for this role, whatever the row: a
-	// right is missing, it takes no writes, its disk is full. Err then says what to do, and
-	// Outcomes is empty.
+	// right is missing, it takes no writes, its disk is full, its positions do not rise. Err then
+	// says what to do, and Outcomes is empty.
 	Whole bool
 }
 

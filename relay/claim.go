@@ -36,6 +36,7 @@ func (w *worker) claim(ctx context.Context, lanes []outbox.Lane, limit outbox.Cl
 	limited, cancel := context.WithTimeout(ctx, w.pacer.timeout(&w.cfg))
 	defer cancel()
 	records, err := w.store.Claim(limited, lanes, limit)
+	w.bar(err)
 	if err != nil {
 		if ctx.Err() == nil {
 			w.pacer.failed(err, limited.Err() != nil, w.answers(began))
@@ -47,6 +48,20 @@ func (w *worker) claim(ctx context.Context, lanes []outbox.Lane, limit outbox.Cl
 	w.pacer.answered(limit, len(w.inflight.waiting), len(records), took)
 	w.inflight.taken.answered(time.Now())
 	return records, nil
+}
+
+// bar notes whether a claim was refused because the table cannot be served as it is, until one
+// succeeds.
+func (w *worker) bar(err error) {
+	var refusal *outbox.RefusedError
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case err == nil:
+		w.barred = ""
+	case errors.As(err, &refusal) && refusal.Whole:
+		w.barred, w.idle = "nothing is delivered: "+refusal.Err.Error(), w.cfg.PollMin // an idle worker claims nothing
+	}
 }
 
 // answers tells whether the database has answered what was asked since a time.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -94,6 +95,7 @@ func (r *tableRelay) health(now time.Time) TableHealth {
 		reason = lastErr.Error()
 	}
 	var progress time.Time
+	var barred string
 	for i, w := range r.workers {
 		w.mu.Lock()
 		if i == 0 || w.progress.Before(progress) {
@@ -102,7 +104,7 @@ func (r *tableRelay) health(now time.Time) TableHealth {
 		if i == 0 || w.turned.Before(h.Turned) {
 			h.Turned = w.turned
 		}
-		reason = cmp.Or(w.lastError, reason)
+		reason, barred = cmp.Or(w.lastError, reason), cmp.Or(barred, w.barred)
 		w.mu.Unlock()
 	}
 	r.mu.Lock()
@@ -110,9 +112,12 @@ func (r *tableRelay) health(now time.Time) TableHealth {
 	backlogErr := r.backlogErr
 	r.mu.Unlock()
 	_, stopped := r.stoppedBy()
+	if refusal := (*outbox.RefusedError)(nil); errors.As(lastErr, &refusal) && refusal.Whole {
+		barred = lastErr.Error() // waiting for the end of the lease changes nothing
+	}
 	switch {
-	case stopped != "":
-		h.Reason = stopped
+	case stopped+barred != "":
+		h.Reason = cmp.Or(stopped, barred)
 	case renewed.IsZero() || now.Sub(renewed) > r.cfg.LeaseTTL:
 		h.Reason = since("leases not renewed", now, renewed, reason)
 	case h.Lanes > 0 && (progress.IsZero() || now.Sub(progress) > stall+r.publishTimeout()-r.cfg.PublishTimeout):

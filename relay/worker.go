@@ -52,6 +52,7 @@ type worker struct {
 	progress  time.Time
 	lastError string
 	stopped   string // why the database records nothing of the table
+	barred    string // why nothing may be claimed
 }
 
 // newTableRelay returns what serves a table. sink is its only one, if there is one only.
@@ -184,6 +185,7 @@ func (w *worker) begin(ctx, hardStop context.Context) *turn {
 	w.cfg.breaker.leave(pass)
 	w.quarantine.alone = false
 	if len(lanes) == 0 {
+		w.bar(nil)
 		w.succeeded() // standing by is what it is there for
 		w.records()   // what it was to settle, other relays have
 	}

@@ -11,6 +11,9 @@ const RightMissing = "OBX-019"
 // CanaryLost is the condition of a canary that has not arrived.
 const CanaryLost = "OBX-052"
 
+// unfitTable is the condition of a table that no relay can serve. outbox verify looks for it too.
+const unfitTable = "OBX-018"
+
 // audit is the category of what outbox verify alone looks for: it reads whole tables.
 const audit Category = "audit"
 
@@ -129,10 +132,11 @@ var Catalogue = []Condition{
 		Remedy: "run outbox migrate up; outbox migrate status says what that would do",
 	},
 	{
-		ID: "OBX-018", Name: "table unfit", Category: "schema", Severity: Critical, Pre: true, check: opening(unfit),
-		Means: "A table that the settings name is not there, or lacks a column that its layout names. No relay can " +
-			"serve it.",
-		Remedy: "run outbox migrate up, or correct --table and the layout",
+		ID: unfitTable, Name: "table unfit", Category: "schema", Severity: Critical, Pre: true, check: opening(unfit),
+		Means: "A table that the settings name does not exist or lacks a column of its layout, or its positions or " +
+			"transaction numbers do not rise, which happens when a switch-over or a restore leaves sequences " +
+			"behind. No relay delivers its events.",
+		Remedy: "run the statement that the sentence names, or outbox migrate up, or correct --table and the layout",
 	},
 	{
 		ID: RightMissing, Name: "right missing", Category: "schema", Severity: Critical, Pre: true,

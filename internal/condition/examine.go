@@ -163,7 +163,7 @@ func (s Selection) has(c *Condition) bool {
 		})
 	}
 	return (len(s.Only) == 0 || named(s.Only)) && !named(s.Skip) && (c.Pre || !s.Pre) &&
-		(c.Category == audit) == s.Audit
+		((c.Category == audit) == s.Audit || c.ID == unfitTable)
 }
 
 // patience is how long one condition is looked for.
@@ -238,11 +238,27 @@ func (x *Examination) remember(ctx context.Context) {
 	x.opened = sync.OnceValues(func() (all []opened, err error) {
 		tables, err := x.Config.Tables()
 		for _, t := range tables {
-			_, failed := x.DB.OpenTable(ctx, t.Layout)
-			all = append(all, opened{t, failed})
+			all = append(all, opened{t, x.open(ctx, t.Layout)})
 		}
-		return all, err
+		debtors, failed := x.DB.Debtors(ctx)
+		for _, d := range debtors {
+			t := config.Table{Layout: outbox.DeliveriesOf(d.Table, d.Sink), Required: true}
+			all = append(all, opened{t, x.open(ctx, t.Layout)})
+		}
+		if unfit(failed) || forbidden(failed) {
+			failed = nil // OBX-018 and OBX-019 say so of the tables
+		}
+		return all, cmp.Or(err, failed)
 	})
+}
+
+// open opens a table as a relay does, and checks what the order of its events rests on.
+func (x *Examination) open(ctx context.Context, layout outbox.Layout) error {
+	store, err := x.DB.OpenTable(ctx, layout)
+	if numbered, ok := store.(interface{ CheckNumbers(context.Context) error }); ok && err == nil {
+		err = numbered.CheckNumbers(ctx)
+	}
+	return err
 }
 
 // counted is how many undelivered events of a table are counted.

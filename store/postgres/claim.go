@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -16,10 +17,33 @@ import (
 // Claim implements outbox.Store.
 func (s *store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.ClaimLimit) ([]*outbox.Record, error) {
 	defer s.pool.Distrust(ctx)
+	claim := s.claimOldest
 	if limit.Fair && limit.HeldBack() == nil && s.fair.claim != "" && len(lanes) > 0 && !s.sieve.Wary() {
-		return s.claimFair(ctx, lanes, limit)
+		claim = s.claimFair
 	}
-	return s.claimOldest(ctx, lanes, limit)
+	records, err := claim(ctx, lanes, limit)
+	if err == nil {
+		_, err = s.number.Verify(ctx, repeated(records))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return records, nil
+}
+
+// repeated tells whether two events of one key have the same position.
+func repeated(records []*outbox.Record) bool {
+	for i := range records {
+		for _, r := range slices.Backward(records[:i]) {
+			if r.Position != records[i].Position {
+				break
+			}
+			if r.Keyed && records[i].Keyed && r.OrderKey == records[i].OrderKey {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // claimOldest claims without regard to whose rows they are.

@@ -31,6 +31,10 @@ func open(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) (*store
 		return nil, err
 	}
 	s := &store{pool: sessions, layout: layout, sql: sql, reader: sqltable.ReaderOf(layout)}
+	s.number = &pgtable.Numbers{Pool: pool, Layout: layout, Origin: func(ctx context.Context) (uint64, error) {
+		_, _, origin, err := identify(ctx, pool, layout)
+		return origin, err
+	}}
 	s.rows.Layout, s.rows.MaxPayload = layout, pgtable.MaxPayload
 	if err := s.checkSchema(ctx); err != nil {
 		return nil, err
@@ -60,7 +64,7 @@ func openLog(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) (*lo
 	if err != nil {
 		return nil, err
 	}
-	return logtable.Open(ctx, logtable.Table{DeliveryStore: s, Pool: s.pool, Layout: layout, Whole: s.whole})
+	return logtable.Open(ctx, logtable.Table{DeliveryStore: s, Pool: s.pool, Layout: layout, Whole: s.whole, Numbers: s.number})
 }
 
 // OpenTable implements outbox.Database. It checks that the table fits the layout, and that this

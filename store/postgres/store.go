@@ -18,6 +18,7 @@ type store struct {
 	rows   pgtable.Reader
 	fair   fairness
 	sieve  pgtable.Sieve
+	number *pgtable.Numbers
 	name   string // of the table in its leases: one, whatever the layout calls it
 	of     string // the name of the table whose events these are
 	reader string // sqltable.ReaderOf
@@ -30,6 +31,9 @@ var _ outbox.DeliveryStore = (*store)(nil)
 func (s *store) Backlog(ctx context.Context, limit int) (outbox.Backlog, error) {
 	return pgtable.ScanBacklog(s.pool.QueryRow(ctx, s.sql.backlog, limit), s.layout)
 }
+
+// CheckNumbers returns what is wrong with the numbers that the order of the table's events rests on.
+func (s *store) CheckNumbers(ctx context.Context) error { return s.number.Check(ctx, true, true) }
 
 // fairness is how a table's tenants share a claim. The zero value is that of a table whose claims
 // cannot be shared.

@@ -62,7 +62,8 @@ BEGIN
             EXECUTE format('REVOKE ALL ON %s FROM outbox_producer, outbox_run_producer, outbox_relay, outbox_reader, outbox_operator, outbox_gateway, outbox_worker, outbox_consumer', to_regclass(name));
         END IF;
     END LOOP;
-    FOREACH name IN ARRAY ARRAY['crawl_events_id_seq', 'crawl_outbox_id_seq', 'outbox_log_part', 'outbox_log_position_seq'] LOOP   -- they belong to whom their table belongs to
+    FOREACH name IN ARRAY ARRAY['crawl_events_id_seq', 'crawl_outbox_id_seq', 'outbox_log_part', 'outbox_log_position_seq', 'outbox_events_position_seq', 'event_outbox_position_seq',
+                                'outbox_deliveries_position_seq', 'outbox_log_positions_id_seq', 'outbox_subscription_events_number_seq'] LOOP   -- they belong to whom their table belongs to
         IF to_regclass(name) IS NOT NULL THEN
             EXECUTE format('REVOKE ALL ON SEQUENCE %s FROM outbox_producer, outbox_run_producer, outbox_relay, outbox_reader, outbox_operator, outbox_gateway, outbox_worker, outbox_consumer', to_regclass(name));
         END IF;
@@ -75,7 +76,7 @@ BEGIN
     FOR name IN SELECT p.oid::regprocedure::text FROM pg_proc p   -- some have types of the set log, which need not be there
                  WHERE to_regclass('outbox_subscriptions') IS NOT NULL AND p.pronamespace = to_regnamespace(quote_ident(current_schema()))
                    AND p.proname IN ('outbox_log_place', 'outbox_subscribe', 'outbox_rewind', 'outbox_subscription_event', 'outbox_subscription_bury',
-                                     'outbox_subscription_fetch', 'outbox_next', 'outbox_ack', 'outbox_nack') LOOP
+                                     'outbox_subscription_fetch', 'outbox_log_rebase', 'outbox_next', 'outbox_ack', 'outbox_nack') LOOP
         EXECUTE format('ALTER FUNCTION %s OWNER TO outbox_owner', name);
     END LOOP;
     -- Purges run with the caller's rights, so nobody gains anything by calling them. That PUBLIC may not says so.
@@ -169,6 +170,13 @@ BEGIN
         ('outbox_relay', 'outbox_log_2',  'SELECT, TRUNCATE'),
         ('outbox_relay', 'outbox_log_3',  'SELECT, TRUNCATE'),
         ('outbox_relay', 'outbox_log_part', 'USAGE'),
+        ('outbox_relay', 'outbox_events_position_seq', 'SELECT'),   -- positions must rise, which a relay checks
+        ('outbox_relay', 'event_outbox_position_seq', 'SELECT'),
+        ('outbox_relay', 'crawl_outbox_id_seq', 'SELECT'),
+        ('outbox_relay', 'outbox_deliveries_position_seq', 'SELECT'),
+        ('outbox_relay', 'outbox_log_position_seq', 'SELECT'),
+        ('outbox_relay', 'outbox_log_positions_id_seq', 'SELECT'),
+        ('outbox_relay', 'outbox_subscription_events_number_seq', 'SELECT'),
         ('outbox_relay', 'outbox_log_positions', 'SELECT, INSERT, DELETE'),
         ('outbox_relay', 'outbox_log_era', 'SELECT, INSERT'),
         ('outbox_relay', 'outbox_migrations_log', 'SELECT'),

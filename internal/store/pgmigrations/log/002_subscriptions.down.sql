@@ -12,5 +12,6 @@ $do$;
 DROP FUNCTION IF EXISTS outbox_subscription_bury(text, bigint[], text);
 DROP FUNCTION IF EXISTS outbox_rewind(text, timestamptz);
 DROP FUNCTION IF EXISTS outbox_subscribe(text, timestamptz, text[], text, interval, int);
+DROP FUNCTION IF EXISTS outbox_log_rebase();
 DROP FUNCTION IF EXISTS outbox_log_place(timestamptz);
 DROP TABLE IF EXISTS outbox_subscription_events, outbox_subscriptions;

@@ -82,6 +82,58 @@ BEGIN
 END
 $fn$;
 
+-- Gives a log, and the places of its readers, transaction numbers and positions of this server, after they were restored
+-- from another one. Returns how many events had to move behind the others, because a sequence that was left behind had
+-- given them positions too early. Nothing is lost; a reader may get again what it had when the restored state was taken.
+-- Run it as the log's owner. It waits for writers and readers, and keeps them out meanwhile.
+CREATE OR REPLACE FUNCTION outbox_log_rebase(OUT moved bigint) LANGUAGE plpgsql AS $fn$
+DECLARE
+    own    bigint := pg_current_xact_id()::text::bigint;
+    now_at text   := format('%s:%s:', own + 1, own + 1);   -- sees all that is in the log
+    drawn  bigint;
+    top    bigint;
+    since  timestamptz;
+    r      record;
+    fresh  bigint;
+BEGIN
+    LOCK TABLE outbox_log, outbox_log_positions, outbox_subscriptions, outbox_subscription_events IN ACCESS EXCLUSIVE MODE;
+    SELECT CASE WHEN s.is_called THEN s.last_value ELSE s.last_value - 1 END INTO drawn FROM outbox_log_position_seq s;
+    top := greatest((SELECT max(e.position) FROM outbox_log e), (SELECT max(p.position) FROM outbox_log_positions p),
+                    (SELECT max(s.position) FROM outbox_subscriptions s), drawn);
+    moved := 0;
+    IF drawn < top THEN
+        PERFORM setval('outbox_log_position_seq', top);
+        since := coalesce((SELECT max(e.created_at) FROM outbox_log e WHERE e.position > drawn), '-infinity');
+    ELSE
+        since := (SELECT max(d.first) FROM (SELECT min(e.created_at) AS first FROM outbox_log e GROUP BY e.position HAVING count(*) > 1) d);
+    END IF;
+    FOR r IN SELECT e.part, e.position, e.id, e.generation FROM outbox_log e WHERE e.position <= drawn AND e.created_at > since ORDER BY e.position, e.created_at LOOP
+        fresh := nextval('outbox_log_position_seq');
+        UPDATE outbox_log e SET position = fresh, xid = own::text::xid8
+         WHERE e.part = r.part AND e.position = r.position AND e.id = r.id AND e.generation = r.generation;
+        UPDATE outbox_subscription_events v SET position = fresh WHERE v.position = r.position AND v.id = r.id;
+        moved := moved + 1;
+    END LOOP;
+    -- A place keeps what it says only as far as its own snapshot has seen everything. One of a server that had counted
+    -- further has seen nothing that this server has written: such rows have an xmin of about their transaction.
+    FOR r IN SELECT DISTINCT p.position, p.snapshot::text AS snapshot FROM (SELECT position, snapshot FROM outbox_log_positions
+                                                                            UNION ALL SELECT position, snapshot FROM outbox_subscriptions) p LOOP
+        fresh := least(r.position, (SELECT min(e.position) - 1 FROM outbox_log e
+                                      WHERE e.position <= r.position
+                                        AND (NOT pg_visible_in_snapshot(e.xid, r.snapshot::pg_snapshot)
+                                             OR pg_snapshot_xmax(r.snapshot::pg_snapshot)::text::bigint > own + 1
+                                                AND (e.xmin::text::bigint - e.xid::text::bigint) & 4294967295 < 1048576)));
+        UPDATE outbox_log_positions p SET position = fresh, snapshot = now_at::pg_snapshot, late_position = NULL, late_snapshot = NULL
+         WHERE p.position = r.position AND p.snapshot::text = r.snapshot;
+        UPDATE outbox_subscriptions s SET position = fresh, snapshot = now_at::pg_snapshot, late_position = NULL, late_snapshot = NULL
+         WHERE s.position = r.position AND s.snapshot::text = r.snapshot;
+    END LOOP;
+    UPDATE outbox_log e SET xid = own::text::xid8 WHERE e.xid > own::text::xid8;
+    DELETE FROM outbox_log_era;   -- relays read their places again
+    INSERT INTO outbox_log_era DEFAULT VALUES;
+END
+$fn$;
+
 -- All of an event, from the log or as a replayed letter has it.
 CREATE OR REPLACE FUNCTION outbox_subscription_event(v outbox_subscription_events) RETURNS SETOF outbox_log LANGUAGE sql STABLE AS $fn$
     SELECT l.* FROM outbox_log l WHERE (v).origin IS NULL AND l.part = (v).part AND l.position = (v).position AND l.id = (v).id
@@ -116,6 +168,10 @@ DECLARE
     own xid8 := pg_current_xact_id();
     f   record;
 BEGIN
+    IF EXISTS (SELECT FROM outbox_log e WHERE e.xid >= pg_snapshot_xmax(pg_current_snapshot()) AND e.xid <> own) THEN
+        RAISE EXCEPTION 'the log has transaction numbers of another server, by which events would come again and again: as its owner run SELECT outbox_log_rebase()'
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
     WITH late AS MATERIALIZED (
         SELECT l.*
           FROM (SELECT e.position, e.part, e.id, e.event_topic, e.tenant_id, e.aggregate_type, e.aggregate_id, e.xid FROM outbox_log e

@@ -32,6 +32,9 @@ func (l *Store) Claim(
 		l.era = another.era
 		l.mu.Unlock()
 	}
+	if err == nil {
+		err = l.verify(ctx, lanes, claim.repeated)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -237,6 +240,7 @@ func (r *reading) row(raw [][]byte) (more bool, err error) {
 	} else {
 		r.claim.late++
 	}
+	r.claim.repeated = r.claim.repeated || len(r.claim.rows) > 0 && r.last == rec.Position
 	r.last = rec.Position
 	settled := from.settled(rec.Position, rec.Place)
 	r.claim.rows = append(r.claim.rows, row{rec.Position, rec.Lane, settled})

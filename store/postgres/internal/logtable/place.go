@@ -60,6 +60,7 @@ type batch struct {
 	snapshot snapshot // in which it was read
 	rows     []row    // in the order of their positions
 	late     int      // how many of the rows stand in front of the position
+	repeated bool     // two of the rows have one position
 	whole    bool     // late are all of that kind that there are
 	end      int64    // where the lanes are once all rows are settled
 	places   map[*progress]*progress

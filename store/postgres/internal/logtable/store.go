@@ -50,7 +50,8 @@ type Table struct {
 	Layout outbox.Layout
 	// Whole returns an *outbox.RefusedError that says what to do if the server takes an error's
 	// statement for no row of the table.
-	Whole func(ctx context.Context, err error) error
+	Whole   func(ctx context.Context, err error) error
+	Numbers *pgtable.Numbers
 }
 
 // Store is an outbox table whose rows are only inserted. It knows how far its lanes have come. It
@@ -62,6 +63,7 @@ type Store struct {
 	sql   statements
 
 	mu    sync.Mutex
+	from  uint64 // Numbers.Origin, when the numbers were checked last
 	era   string // the last one that was read
 	lanes map[int16]*held
 	turns int // claims
@@ -141,6 +143,32 @@ func (l *Store) whole(ctx context.Context, err error) error {
 	}
 	if err := l.checkAllowed(ctx); err != nil {
 		return &outbox.RefusedError{Err: err, Whole: true}
+	}
+	return nil
+}
+
+// CheckNumbers returns what is wrong with the numbers that the order of the log's events rests on.
+func (l *Store) CheckNumbers(ctx context.Context) error { return l.Numbers.Check(ctx, true, true) }
+
+// verify is Numbers.Verify after a claim. On another server, which can have the era of this one from
+// a dump, all places are read again.
+func (l *Store) verify(ctx context.Context, lanes []outbox.Lane, repeated bool) error {
+	from, err := l.Numbers.Verify(ctx, repeated)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.from != from && l.from != 0 {
+		for _, at := range l.lanes {
+			at.epoch = -1
+		}
+	}
+	l.from = from
+	for _, lane := range lanes {
+		if !l.knows(lane) {
+			return errors.New("the database is on another server now, the places of all lanes are read again")
+		}
 	}
 	return nil
 }
