@@ -33,6 +33,9 @@ const logTables = "SQLite has no log tables"
 
 // logShared is why PostgreSQL has a file here: a log does what is in it as every table does.
 // SQLite's is its store's.
+// Of the numbers that PostgreSQL must check.
+const numbers = "SQLite draws a position above all that the table has, whatever its sequence says"
+
 const logShared = "shared with log tables, which SQLite has not"
 
 // server is why SQLite has no such condition.
@@ -62,6 +65,7 @@ var only = map[string]map[string]string{
 		"turn.go":  "a server has a queue for its locks", "conn.go": "the same", "library.go": "a server takes any client",
 		"sql/lease_pauses.sql":    "SQLite's lanes and pauses are read by one transaction, PostgreSQL's by one statement",
 		"sql/library.sql":         "the same",
+		"written_over.go":         "a server's files are its own",
 		"index.go":                "the planner is told which index to take",
 		"sql/settle_archive.sql":  "PostgreSQL's DELETE returns the rows that an INSERT archives",
 		"sql/check_positions.sql": "a sequence gives no number twice",
@@ -76,10 +80,12 @@ var only = map[string]map[string]string{
 	},
 	tablePostgres: {
 		"claim.go": logShared, "refusal.go": logShared, "sql/claim_row.sql": logShared, "sql/settle_owed.sql": logShared,
-		"sql/watch_leases.sql":   logShared,
-		"sql/durable.sql":        "every commit of SQLite's is durable",
-		"sql/ordered.sql":        "SQLite's lists are always in the order of positions",
-		"sql/found.sql":          "SQLite settles a row with a statement",
+		"sql/watch_leases.sql": logShared,
+		"sql/durable.sql":      "every commit of SQLite's is durable",
+		"sql/ordered.sql":      "SQLite's lists are always in the order of positions",
+		"sql/found.sql":        "SQLite settles a row with a statement",
+		"numbers.go":           numbers, "sql/check_numbers.sql": numbers, "sql/check_number.sql": numbers,
+		"sql/check_drawn.sql": numbers, "sql/repair_positions.sql": numbers,
 		"sql/write_encoding.sql": "SQLite's text has one encoding",
 	},
 	tableSQLite: {

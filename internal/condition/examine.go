@@ -163,7 +163,7 @@ func (s Selection) has(c *Condition) bool {
 		})
 	}
 	return (len(s.Only) == 0 || named(s.Only)) && !named(s.Skip) && (c.Pre || !s.Pre) &&
-		((c.Category == audit) == s.Audit || c.ID == unfitTable)
+		((c.Category == audit) == s.Audit || c.ID == unfitTable || c.ID == away)
 }
 
 // patience is how long one condition is looked for.

@@ -164,6 +164,9 @@ func toldOfSinks(
 }
 
 func sinkOwes(ctx context.Context, x *Examination) (found []Finding, err error) {
+	if x.DB == nil {
+		return nil, errNothing // OBX-006 has said why
+	}
 	all, err := x.DB.Debts(ctx)
 	for _, d := range all {
 		if d.Oldest == nil || *d.Oldest <= x.Limits.Owed.Seconds() {
@@ -179,6 +182,9 @@ func sinkOwes(ctx context.Context, x *Examination) (found []Finding, err error) 
 }
 
 func sinkUnserved(ctx context.Context, x *Examination) (found []Finding, err error) {
+	if x.DB == nil {
+		return nil, errNothing // OBX-006 has said why
+	}
 	all, err := x.DB.Debtors(ctx)
 	for _, d := range all {
 		switch {

@@ -28,7 +28,7 @@ func (s *store) Claim(
 		err = moved
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", s.layout.Table, explain(err))
+		return nil, fmt.Errorf("read %s: %w", s.layout.Table, whole(err))
 	}
 	return records, nil
 }

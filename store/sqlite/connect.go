@@ -49,7 +49,7 @@ func open(ctx context.Context, path string, readers int, mode string) (_ *DB, er
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	d := &DB{path: path, full: full, patience: sqlitefile.BusyFor}
+	d := &DB{path: path, full: full, patience: sqlitefile.BusyFor, underWay: underWay}
 	d.Database = served{d}
 	// Nothing looks into the file but SQLite: whoever closes a file takes all of his process's
 	// locks on it away, also those of an application's own handle.

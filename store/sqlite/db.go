@@ -36,14 +36,16 @@ var (
 type DB struct {
 	outbox.Database // what a Relay asks of it
 
-	path   string // as it was given
-	full   string // absolute
-	place  place
-	write  *sql.DB
-	read   *sql.DB
-	anchor *sql.DB // sees to it that the place stays
+	path    string // as it was given
+	full    string // absolute
+	place   place
+	content content
+	write   *sql.DB
+	read    *sql.DB
+	anchor  *sql.DB // sees to it that the place stays
 
 	patience time.Duration // sqlitefile.BusyFor, but in tests
+	underWay time.Duration // underWay, but in tests
 	turns    turns
 
 	checking sync.Mutex

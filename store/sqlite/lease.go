@@ -23,7 +23,7 @@ const relaysKept = time.Minute
 func (s *store) Lease(ctx context.Context, request outbox.LeaseRequest) (leased outbox.Leased, err error) {
 	var due bool
 	if err := s.db.check(); err != nil { // the one thing that every relay asks all the time
-		return outbox.Leased{}, fmt.Errorf("lease lanes of %s: %w", s.layout.Table, err)
+		return outbox.Leased{}, fmt.Errorf("lease lanes of %s: %w", s.layout.Table, whole(err))
 	}
 	err = s.db.snapshot(ctx, func(tx *sql.Tx) error {
 		at := s.leaseArgs(request)
@@ -46,7 +46,7 @@ func (s *store) Lease(ctx context.Context, request outbox.LeaseRequest) (leased 
 		})
 	}
 	if err != nil {
-		return outbox.Leased{}, fmt.Errorf("lease lanes of %s: %w", s.layout.Table, explain(err))
+		return outbox.Leased{}, fmt.Errorf("lease lanes of %s: %w", s.layout.Table, whole(err))
 	}
 	leased.Origin = s.origin
 	return leased, nil

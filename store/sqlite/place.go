@@ -67,7 +67,14 @@ func (d *DB) inPlace() error {
 			return fmt.Errorf("use %s: %w", d.place.parts[i].name, ErrReplaced)
 		}
 	}
-	return nil
+	if d.place.parts[walPart].info == nil {
+		return nil // it can only be read
+	}
+	main, err := os.Stat(d.place.parts[mainPart].name)
+	if err != nil {
+		return nil // SQLite says what is wrong with it
+	}
+	return d.unchanged(main)
 }
 
 // is tells whether this is the file that is open.

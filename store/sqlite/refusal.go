@@ -10,11 +10,15 @@ import (
 	"github.com/outboxrelay/outbox"
 )
 
-// whole says of an error by which the file takes no row of a settle at all that it is so, and what
-// to do.
+// whole says of an error by which the file takes no row of a settle, or no lease, at all that it is
+// so, and what to do.
 func whole(err error) error {
+	err = explain(err)
+	if errors.Is(err, ErrReplaced) || errors.Is(err, ErrDamaged) || errors.Is(err, ErrNotSQLite) {
+		return &outbox.RefusedError{Err: err, Whole: true}
+	}
 	var failure *driver.Error
-	if !errors.As(err, &failure) || errors.Is(err, ErrReplaced) {
+	if !errors.As(err, &failure) {
 		return err
 	}
 	switch failure.Code() & 0xff {

@@ -1,0 +1,87 @@
+package sqlite
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+)
+
+// content notices that another program has written to the file, as cp does when it copies a backup
+// over an open database. The inode stays the same, and SQLite mixes the new pages with those of the
+// WAL and of its cache. SQLite itself writes to a file with a WAL in checkpoints only. So if the
+// file's size or time has changed, a checkpoint must have been made.
+type content struct {
+	mu       sync.Mutex
+	size     int64
+	modified time.Time
+	made     checkpoint
+	since    time.Time // when the file had changed without a checkpoint; zero: it has not
+	over     bool      // it was written over
+}
+
+// checkpoint identifies the checkpoints that were made: how often the WAL was restarted, its salt,
+// and how many of its frames are in the file.
+type checkpoint struct {
+	begun uint32
+	salt  uint64
+	moved int64
+}
+
+// underWay is how long a checkpoint may take between its last write to the file and the record in
+// the WAL index. In between, it waits for the disk.
+const underWay = 5 * time.Second
+
+// unchanged returns ErrReplaced if another program has written to the file. main describes the file
+// as it is now. The file itself is not opened: closing it would release all of this process's locks
+// on it.
+func (d *DB) unchanged(main os.FileInfo) error {
+	c := &d.content
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.over && (main.Size() != c.size || !main.ModTime().Equal(c.modified) || !c.since.IsZero()) {
+		made, pages, err := d.checkpoints()
+		switch {
+		case err != nil: // what asks SQLite for something else gets the same error
+		case made != c.made || c.modified.IsZero():
+			c.made, c.since = made, time.Time{}
+		case main.Size() < c.size && main.Size() < pages: // no checkpoint makes a file smaller than its database
+			c.over = true
+		case c.since.IsZero() || !main.ModTime().Equal(c.modified):
+			c.since = time.Now()
+		case time.Since(c.since) > d.underWay:
+			c.over = true
+		}
+		if err == nil {
+			c.size, c.modified = main.Size(), main.ModTime()
+		}
+	}
+	if c.over {
+		return fmt.Errorf("use %s: it was written over: stop every process that has it open, delete %s-wal and %s-shm, "+
+			"put the backup in its place again, and start them: %w", d.path, d.path, d.path, ErrReplaced)
+	}
+	return nil
+}
+
+const pagesSQL = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+
+// checkpoints returns the checkpoints that were made, and the size of the database in bytes.
+func (d *DB) checkpoints() (made checkpoint, size int64, err error) {
+	wal, err := os.Open(d.place.parts[walPart].name)
+	if err != nil {
+		return made, 0, err
+	}
+	header := make([]byte, 24) // empty where no transaction has been written
+	if _, err := wal.ReadAt(header, 0); err == nil {
+		made.begun, made.salt = binary.BigEndian.Uint32(header[12:]), binary.BigEndian.Uint64(header[16:])
+	}
+	_ = wal.Close()
+	var busy, frames int64
+	row := d.anchor.QueryRow("PRAGMA wal_checkpoint(NOOP)")
+	if err := row.Scan(&busy, &frames, &made.moved); err != nil {
+		return made, 0, err
+	}
+	row = d.anchor.QueryRow(pagesSQL)
+	return made, size, row.Scan(&size)
+}
