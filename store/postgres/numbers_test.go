@@ -66,7 +66,8 @@ func TestClaimRefusesNumbersThatDoNotRise(t *testing.T) {
 			written, failing := 3, t
 			run := func(sql string, args ...any) {
 				t.Helper()
-				if _, err := pool.Exec(t.Context(), sql, append([]any{pgx.QueryExecModeSimpleProtocol}, args...)...); err != nil {
+				args = append([]any{pgx.QueryExecModeSimpleProtocol}, args...)
+				if _, err := pool.Exec(t.Context(), sql, args...); err != nil {
 					failing.Fatalf("%s: %v", sql, err)
 				}
 			}
@@ -88,7 +89,9 @@ func TestClaimRefusesNumbersThatDoNotRise(t *testing.T) {
 				"sequence that cycles":                func() { run("ALTER SEQUENCE " + n.drawn + " CYCLE") },
 				"sequence that falls":                 func() { run("ALTER SEQUENCE " + n.drawn + " INCREMENT BY -1") },
 				"sequence with a cache":               func() { run("ALTER SEQUENCE " + n.drawn + " CACHE 20") },
-				"table whose column draws no numbers": func() { run(column + "DROP IDENTITY IF EXISTS, ALTER " + n.position + " DROP DEFAULT") },
+				"table whose column draws no numbers": func() {
+					run(column + "DROP IDENTITY IF EXISTS, ALTER " + n.position + " DROP DEFAULT")
+				},
 			}
 			if !n.unique {
 				broken["events written behind"] = func() { run(restart); write(4, 5); written = 5 }

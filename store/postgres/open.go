@@ -64,7 +64,8 @@ func openLog(ctx context.Context, pool *pgxpool.Pool, layout outbox.Layout) (*lo
 	if err != nil {
 		return nil, err
 	}
-	return logtable.Open(ctx, logtable.Table{DeliveryStore: s, Pool: s.pool, Layout: layout, Whole: s.whole, Numbers: s.number})
+	return logtable.Open(ctx, logtable.Table{DeliveryStore: s, Pool: s.pool, Layout: layout, Whole: s.whole,
+		Numbers: s.number})
 }
 
 // OpenTable implements outbox.Database. It checks that the table fits the layout, and that this

@@ -32,7 +32,8 @@ func (s *store) Backlog(ctx context.Context, limit int) (outbox.Backlog, error) 
 	return pgtable.ScanBacklog(s.pool.QueryRow(ctx, s.sql.backlog, limit), s.layout)
 }
 
-// CheckNumbers returns what is wrong with the numbers that the order of the table's events rests on.
+// CheckNumbers returns an error if the numbers that the order of the table's events rests on are
+// wrong.
 func (s *store) CheckNumbers(ctx context.Context) error { return s.number.Check(ctx, true, true) }
 
 // fairness is how a table's tenants share a claim. The zero value is that of a table whose claims

@@ -100,7 +100,18 @@ func up(ctx context.Context, conn *pgx.Conn, set string, existing *adoption) err
 			return fmt.Errorf("apply %s/%s: %w", set, file.Name, err)
 		}
 	}
-	return nil
+	after, err := status(ctx, conn, set)
+	if err != nil {
+		return err
+	}
+	return embedded.CheckApplied(after, func(tables []string) (map[string][]string, error) {
+		found, err := readShapes(ctx, conn, existing.schema, tables)
+		exist := map[string][]string{}
+		for table, s := range found {
+			exist[table] = namesOf(s.Columns, func(c column) string { return c.Name })
+		}
+		return exist, err
+	})
 }
 
 // run runs a file of a set and records the version that the set then has. Both are one simple

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/outboxrelay/outbox/internal/store/migration"
 )
@@ -80,7 +81,24 @@ func up(ctx context.Context, conn *sql.Conn, set string) error {
 			return fmt.Errorf("apply %s/%s: %w", set, file.Name, err)
 		}
 	}
-	return nil
+	after, err := status(ctx, conn, set)
+	if err != nil {
+		return err
+	}
+	return embedded.CheckApplied(after, func(tables []string) (map[string][]string, error) {
+		exist := map[string][]string{}
+		for _, table := range tables {
+			var names sql.NullString
+			err := conn.QueryRowContext(ctx, "SELECT group_concat(name) FROM pragma_table_xinfo(?)", table).Scan(&names)
+			if err != nil {
+				return nil, err
+			}
+			if names.Valid {
+				exist[table] = strings.Split(names.String, ",")
+			}
+		}
+		return exist, nil
+	})
 }
 
 // Down takes the newest steps applied migrations of one set away, with the data in their tables, in

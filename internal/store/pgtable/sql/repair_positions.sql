@@ -1,5 +1,5 @@
--- check: what an operator runs to place events behind the earlier ones of their keys, as its owner. It waits for writers
--- and keeps them out for as long.
+-- check: what an operator runs, as the table's owner, to place events behind the earlier ones of their keys. It waits
+-- for writers and keeps them out meanwhile.
 BEGIN;
 LOCK TABLE {{.Table}} IN SHARE ROW EXCLUSIVE MODE;
 SELECT setval({{.SequenceName}}, greatest((SELECT max({{.Position}}) FROM {{.Table}}), (SELECT last_value FROM {{.Sequence}})));

@@ -147,11 +147,12 @@ func (l *Store) whole(ctx context.Context, err error) error {
 	return nil
 }
 
-// CheckNumbers returns what is wrong with the numbers that the order of the log's events rests on.
+// CheckNumbers returns an error if the numbers that the order of the log's events rests on are
+// wrong.
 func (l *Store) CheckNumbers(ctx context.Context) error { return l.Numbers.Check(ctx, true, true) }
 
-// verify is Numbers.Verify after a claim. On another server, which can have the era of this one from
-// a dump, all places are read again.
+// verify is Numbers.Verify after a claim. On another server, which can have the era of this one
+// from a dump, all places are read again.
 func (l *Store) verify(ctx context.Context, lanes []outbox.Lane, repeated bool) error {
 	from, err := l.Numbers.Verify(ctx, repeated)
 	if err != nil {
