@@ -84,11 +84,11 @@ func TestClaimRefusesNumbersThatDoNotRise(t *testing.T) {
 			column := fmt.Sprintf("ALTER TABLE %s ALTER %s ", n.layout.Table, n.position)
 			restart := "ALTER SEQUENCE " + n.drawn + " RESTART WITH 1"
 			broken := map[string]func(){
-				"sequence left behind":                func() { run(restart) },
-				"sequence set to nothing":             func() { run(fmt.Sprintf("SELECT setval('%s', 1, false)", n.drawn)) },
-				"sequence that cycles":                func() { run("ALTER SEQUENCE " + n.drawn + " CYCLE") },
-				"sequence that falls":                 func() { run("ALTER SEQUENCE " + n.drawn + " INCREMENT BY -1") },
-				"sequence with a cache":               func() { run("ALTER SEQUENCE " + n.drawn + " CACHE 20") },
+				"sequence left behind":    func() { run(restart) },
+				"sequence set to nothing": func() { run(fmt.Sprintf("SELECT setval('%s', 1, false)", n.drawn)) },
+				"sequence that cycles":    func() { run("ALTER SEQUENCE " + n.drawn + " CYCLE") },
+				"sequence that falls":     func() { run("ALTER SEQUENCE " + n.drawn + " INCREMENT BY -1") },
+				"sequence with a cache":   func() { run("ALTER SEQUENCE " + n.drawn + " CACHE 20") },
 				"table whose column draws no numbers": func() {
 					run(column + "DROP IDENTITY IF EXISTS, ALTER " + n.position + " DROP DEFAULT")
 				},

@@ -7,16 +7,12 @@
 WITH drawn AS MATERIALIZED (
     SELECT {{if .Readable}}(SELECT CASE WHEN s.is_called THEN s.last_value ELSE s.last_value - 1 END FROM {{.Sequence}} s){{else}}NULL::bigint{{end}} AS last
 ), top AS MATERIALIZED (
-    SELECT e.{{.Position}} AS position, {{template "written_at" .}} AS written
-      FROM {{.Table}} e
-     WHERE {{template "ordered_rows" .}}
-     ORDER BY e.{{.Position}} DESC
-     LIMIT 1
+    SELECT e.{{.Position}} AS position FROM {{.Table}} e WHERE {{template "ordered_rows" .}} ORDER BY e.{{.Position}} DESC LIMIT 1
 ), twice AS MATERIALIZED (
-    SELECT max(d.position) AS position, max(d.first) AS first
-      FROM (SELECT h.position, min(h.written) AS first
-              FROM (SELECT e.{{.Position}} AS position, {{template "written_at" .}} AS written,
-                           {{if .Transaction}}0::bigint{{else}}{{template "order_key" .}}{{end}} AS key, {{if .KeylessScope}}e.{{.KeylessScope}}::text{{else}}NULL::text{{end}} AS scope
+    SELECT max(d.position) AS position
+      FROM (SELECT h.position
+              FROM (SELECT e.{{.Position}} AS position, {{if .Transaction}}0::bigint{{else}}{{template "order_key" .}}{{end}} AS key,
+                           {{if .KeylessScope}}e.{{.KeylessScope}}::text{{else}}NULL::text{{end}} AS scope
                       FROM {{.Table}} e
                      WHERE {{template "ordered_rows" .}}
                      ORDER BY e.{{.Position}}{{if .Transaction}} DESC{{end}}
@@ -26,14 +22,16 @@ WITH drawn AS MATERIALIZED (
             HAVING count(*) > 1) d
 ), known AS MATERIALIZED (
     SELECT d.last, t.position AS top, w.position AS twice,
-           CASE WHEN d.last < t.position THEN t.written ELSE w.first END AS since,
+           CASE WHEN d.last < t.position OR w.position IS NOT NULL   -- times are read only then: one may be none
+                THEN (SELECT min({{template "written_at" .}}) FROM {{.Table}} e
+                       WHERE {{template "ordered_rows" .}} AND e.{{.Position}} = CASE WHEN d.last < t.position THEN t.position ELSE w.position END) END AS since,
            {{if .Transaction}}greatest((SELECT max(p.position) FROM outbox_log_positions p), (SELECT max(s.position) FROM outbox_subscriptions s), CASE WHEN $2::boolean THEN NULL::bigint END){{else -}}
            CASE WHEN $2::boolean AND pg_relation_size('{{.Table}}') BETWEEN 1 AND 1 << 26 THEN (SELECT max(e.{{.Position}}) FROM {{.Table}} e) END{{end}} AS read
       FROM drawn d CROSS JOIN twice w LEFT JOIN top t ON true
 )
 SELECT k.last, greatest(k.top, k.read), k.twice, quote_literal(k.since),
-       coalesce(CASE WHEN k.twice IS NOT NULL OR k.last < k.top
-                     THEN EXISTS (SELECT FROM {{.Table}} e WHERE {{template "ordered_rows" .}} AND {{template "written_at" .}} > k.since) END, false),
+       CASE WHEN k.since IS NOT NULL
+            THEN EXISTS (SELECT FROM {{.Table}} e WHERE {{template "ordered_rows" .}} AND {{template "written_at" .}} > k.since) ELSE false END,
        {{if .Transaction -}}
        EXISTS (SELECT FROM {{.Table}} e WHERE e.{{.Transaction}} >= pg_snapshot_xmax(pg_current_snapshot()))
        OR EXISTS (SELECT FROM outbox_log_positions p WHERE pg_snapshot_xmax(p.snapshot) > pg_snapshot_xmax(pg_current_snapshot()))
