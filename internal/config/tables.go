@@ -239,7 +239,7 @@ func readLayouts(path string) ([]*yaml.Node, error) {
 type mappedTable struct {
 	outbox.Layout
 	Like        string `yaml:"like"`         // start from the layout of this table of ours; other keys change it
-	Destination string `yaml:"destination"`  // template
+	Destination string `yaml:"destination"`  // template ({topic})
 	MaxAttempts int    `yaml:"max_attempts"` // 0: the relay's default
 }
 
@@ -269,7 +269,8 @@ func (c *Config) readLayout(where string, i int, n *yaml.Node) {
 		problems.add("%s: max_attempts is %d, must be positive", at, m.MaxAttempts)
 	}
 	t.Layout = m.Layout
-	t.Destination, t.MaxAttempts = cmp.Or(m.Destination, t.Destination), cmp.Or(m.MaxAttempts, t.MaxAttempts)
+	t.Destination = cmp.Or(m.Destination, t.Destination, "{topic}") // relay.Table's default
+	t.MaxAttempts = cmp.Or(m.MaxAttempts, t.MaxAttempts)
 	c.mapped = append(c.mapped, t)
 }
 
