@@ -132,9 +132,7 @@ BEGIN
         ('outbox_relay', 'outbox_subscription_events', 'SELECT'),
         ('outbox_reader', 'outbox_subscriptions',   'SELECT'),
         ('outbox_reader', 'outbox_subscription_events', 'SELECT'),
-        -- A producer adds and never looks back. What it may select is what RETURNING gives it and what
-        -- ON CONFLICT (id) or (event_id) compares; PostgreSQL asks for the privilege on those.
-        -- What becomes of an event, and where it stands in a queue, is not the producer's to say.
+        -- A producer adds and never looks back. The columns of state, and what RETURNING gives it, are below.
         ('outbox_producer', 'outbox_events', 'INSERT (id, event_topic, occurred_at, schema_id, schema_version, aggregate_id, aggregate_type, tenant_id, source_bc, destination_topics, payload, metadata, created_at), SELECT (id, position)'),
         ('outbox_producer', 'event_outbox',  'INSERT (id, app_id, event_id, event_type, payload, event_key), SELECT (id, event_id, position)'),
         -- An application's id by its namespace, which event_outbox asks for. So a producer sees the namespaces of all
@@ -149,7 +147,7 @@ BEGIN
         -- Whoever produces a run's events drives the run, in the same transaction. UPDATE on the run is also what its
         -- row lock needs, under which events are numbered (crawl/001_crawl_schema). A role of its own: one who writes
         -- orders has no business with goals and device configurations, of all tenants.
-        ('outbox_run_producer', 'crawl_outbox',  'INSERT (crawl_id, event_type, payload, created_at, event_id, seq, tenant_id), SELECT (id, crawl_id, event_id, seq)'),
+        ('outbox_run_producer', 'crawl_outbox',  'INSERT (id, crawl_id, event_type, payload, created_at, event_id, seq, tenant_id), SELECT (id, crawl_id, event_id, seq)'),
         ('outbox_run_producer', 'crawl_outbox_id_seq', 'USAGE'),
         ('outbox_run_producer', 'run_outbox',    'INSERT (run_id, event_type, payload, created_at)'),
         ('outbox_run_producer', 'crawl_events',  'INSERT (crawl_id, event_type, payload, created_at, event_id, seq, tenant_id), SELECT (id, crawl_id, seq, event_type, event_id)'),
@@ -278,7 +276,7 @@ DECLARE
     name TEXT;
     part TEXT;
 BEGIN
-    FOREACH name IN ARRAY ARRAY['job_dlq', 'event_outbox'] LOOP
+    FOREACH name IN ARRAY ARRAY['job_dlq', 'event_outbox', 'outbox_events'] LOOP
         FOREACH part IN ARRAY ARRAY['relay', 'operator'] LOOP
             IF to_regclass(name) IS NOT NULL THEN
                 EXECUTE format('DROP POLICY IF EXISTS %I ON %s', name || '_' || part, to_regclass(name));
@@ -369,6 +367,57 @@ BEGIN
             EXECUTE format('DROP POLICY IF EXISTS %I ON %s', name || '_' || part, to_regclass(name));
             EXECUTE format('CREATE POLICY %I ON %s TO %I USING (%s) WITH CHECK (%s)', name || '_' || part, to_regclass(name), 'outbox_' || part, own, own);
         END LOOP;
+    END LOOP;
+END
+$do$;
+
+-- A producer may name the columns of state, as the seeds' INSERTs do, with their initial values only. A restrictive
+-- policy for each column refuses other values. PostgreSQL's error names the policy, and so the column. Other roles pay
+-- nothing for it, as they would for a trigger.
+-- RETURNING * needs SELECT on every column. The last policy shows a producer the row that it inserts, whose position
+-- its session has just drawn, and no other row. (xmin cannot be used: the check runs before the row has one.)
+-- A login with INSERT or SELECT on the whole table, by another role or a grant of its own, is not restricted.
+-- Where row-level security was off, the policy NAME_all leaves all other roles as they were. Drop it if you add
+-- policies of your own to that table.
+DO $do$
+DECLARE
+    found    RECORD;
+    state    RECORD;
+    sequence TEXT;
+BEGIN
+    FOR found IN SELECT v.*, c.oid::regclass AS rel, c.relrowsecurity AS secured
+                   FROM (VALUES ('outbox_events', 'outbox_producer',     'position', 'NEW'),
+                                ('event_outbox',  'outbox_producer',     'position', 'pending'),
+                                ('crawl_outbox',  'outbox_run_producer', 'id',       NULL)) AS v (name, producer, position, status)
+                   JOIN pg_class c ON c.oid = to_regclass(v.name) LOOP
+        sequence := pg_get_serial_sequence(found.rel::text, found.position);
+        IF NOT found.secured THEN
+            EXECUTE format('DROP POLICY IF EXISTS %I ON %s', found.name || '_all', found.rel);
+            EXECUTE format('CREATE POLICY %I ON %s USING (true) WITH CHECK (true)', found.name || '_all', found.rel);
+            EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', found.rel);
+        END IF;
+        FOR state IN SELECT a.attname AS name, CASE WHEN a.attname = 'status' THEN format('= %L', found.status)
+                                                    WHEN a.attname IN ('retry_count', 'generation') THEN '= 0'
+                                                    WHEN a.attname = 'id' THEN format('= pg_catalog.currval(%L::regclass)', sequence)
+                                                    ELSE 'IS NULL' END AS initial
+                       FROM pg_attribute a
+                      WHERE a.attrelid = found.rel AND NOT a.attisdropped
+                        AND (a.attname IN ('status', 'retry_count', 'generation', 'next_retry_at', 'error_message', 'error_history',
+                                           'delivered_to', 'published_at', 'processed_at')
+                             OR a.attname = 'id' AND found.position = 'id' AND sequence IS NOT NULL) LOOP
+            EXECUTE format('DROP POLICY IF EXISTS %I ON %s', state.name || ' must have its initial value', found.rel);
+            EXECUTE format('CREATE POLICY %I ON %s AS RESTRICTIVE FOR INSERT TO %I WITH CHECK (%I %s OR pg_catalog.has_table_privilege(%L::regclass, %L))',
+                           state.name || ' must have its initial value', found.rel, found.producer, state.name, state.initial, found.rel, 'INSERT');
+            EXECUTE format('GRANT INSERT (%I) ON %s TO %I', state.name, found.rel, found.producer);
+        END LOOP;
+        EXECUTE format('DROP POLICY IF EXISTS %I ON %s', 'producers see the row that they insert', found.rel);
+        CONTINUE WHEN sequence IS NULL;   -- positions that something else draws
+        EXECUTE format('CREATE POLICY %I ON %s AS RESTRICTIVE FOR SELECT TO %I USING ((SELECT pg_catalog.has_table_privilege(%L::regclass, %L)) OR %I = pg_catalog.currval(%L::regclass))',
+                       'producers see the row that they insert', found.rel, found.producer, found.rel, 'SELECT', found.position, sequence);
+        EXECUTE format('GRANT SELECT ON SEQUENCE %s TO %I', sequence, found.producer);
+        EXECUTE format('GRANT SELECT (%s) ON %s TO %I', (SELECT string_agg(quote_ident(attname), ', ') FROM pg_attribute
+                                                         WHERE attrelid = found.rel AND attnum > 0 AND NOT attisdropped),
+                       found.rel, found.producer);
     END LOOP;
 END
 $do$;

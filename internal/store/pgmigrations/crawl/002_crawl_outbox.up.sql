@@ -54,10 +54,13 @@ $do$;
 --
 -- What this transaction has written to the log, as far as the newest 10,000 events of all runs go. (created_at beside xmin,
 -- for what was written behind a savepoint.) It is read with its owner's rights, and shows nobody what others have
--- written: whoever may write to the queue reads no payloads. Index: idx_crawl_events_crawl_id; the primary key for max.
+-- written: whoever may write to the queue reads no payloads. Nor an event that a row of the queue has taken: a producer
+-- sees no other rows of the queue. count(*), because of a NOT EXISTS the planner may make a hash of the whole queue.
+-- Index: idx_crawl_events_crawl_id and idx_crawl_outbox_crawl_id; the primary key for max.
 CREATE OR REPLACE VIEW crawl_events_written WITH (security_barrier) AS
-    SELECT crawl_id, event_type, payload, seq, event_id FROM crawl_events
-     WHERE id > (SELECT max(id) FROM crawl_events) - 10000 AND (xmin = pg_current_xact_id()::xid OR created_at = now());
+    SELECT e.crawl_id, e.event_type, e.payload, e.seq, e.event_id FROM crawl_events e
+     WHERE e.id > (SELECT max(id) FROM crawl_events) - 10000 AND (e.xmin = pg_current_xact_id()::xid OR e.created_at = now())
+       AND (SELECT count(*) FROM crawl_outbox o WHERE o.crawl_id = e.crawl_id AND o.event_id = e.event_id) = 0;
 
 DO $do$
 DECLARE
@@ -87,7 +90,6 @@ BEGIN
             SELECT e.seq, e.event_id INTO logged
               FROM crawl_events_written e
              WHERE e.crawl_id = NEW.crawl_id AND e.event_type = NEW.event_type AND e.payload = NEW.payload
-               AND NOT EXISTS (SELECT FROM crawl_outbox o WHERE o.crawl_id = NEW.crawl_id AND o.event_id = e.event_id)
              ORDER BY e.seq LIMIT 1;
             IF FOUND THEN
                 NEW.seq := logged.seq;
