@@ -116,3 +116,32 @@ func count(e env, query string) (n int) {
 	}
 	return n
 }
+
+// A shop with a table apps of its own leaves it as it is and gives Outbox a schema of its own. Its
+// transactions write to both.
+func TestSchemaOfItsOwn(t *testing.T) {
+	t.Parallel()
+	e := env{t: t, database: testenv.Database(t), redis: testenv.RedisServer(t).URL()}
+	exec1(e, "CREATE TABLE apps (id int PRIMARY KEY, title text); INSERT INTO apps VALUES (1, 'Shop')")
+	for _, args := range [][]string{{"migrate", "up"}, {"migrate", "up", "--plan"}} {
+		r := e.run("", args...)
+		if !strings.Contains(r.out+r.err, "CREATE SCHEMA outbox, then add search_path=outbox to the database URL") ||
+			strings.Contains(r.out+r.err, "with  in") || r.code != 1 {
+			t.Errorf("%v: exit code %d, want an error that names the way out:\n%s%s", args, r.code, r.out, r.err)
+		}
+	}
+	shop := e
+	exec1(e, "CREATE SCHEMA outbox")
+	e.database += map[bool]string{true: "&", false: "?"}[strings.Contains(e.database, "?")] + "search_path=outbox"
+	e.ok("", "migrate", "up")
+	e.ok("", "migrate", "roles")
+	e.start("relay", "--dedup-window", "0")
+	exec1(shop, `BEGIN; UPDATE apps SET title = 'Store';
+		INSERT INTO outbox.outbox_events (event_topic, occurred_at, source_bc, payload, tenant_id) VALUES ('t', now(), 's', '{}', 'acme'); COMMIT`)
+	e.eventually("the event is delivered", func() bool {
+		return count(shop, "SELECT count(*) FROM outbox.outbox_events WHERE status = 'SENT'") == 1
+	})
+	if n := count(shop, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"); n != 1 {
+		t.Errorf("%d tables in the shop's schema, want its own", n)
+	}
+}

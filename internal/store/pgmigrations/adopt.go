@@ -35,6 +35,7 @@ type adoption struct {
 	renames  []rename
 	recorded map[string]map[string]bool // table, then what was done to it
 	plan     migration.Adoption
+	foreign  bool   // a table has a name of ours and another shape
 	zone     string // to be recorded: of times without one
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
@@ -83,6 +84,28 @@ func TestAdoptRefuses(t *testing.T) {
 				t.Errorf("a refusal changed something:\n%s", strings.Join(got, "\n"))
 			}
 		})
+	}
+}
+
+// An application may have a table of any name of ours. Whatever the name, up refuses before it
+// changes anything and names the way out.
+func TestNamesOfOthersHaveAWayOut(t *testing.T) {
+	t.Parallel()
+	_, made := database(t)
+	tables := query[string](t, made, `SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')
+		AND relname !~ '^outbox_migrations_' ORDER BY 1`)
+	if len(tables) < 20 {
+		t.Fatalf("only %d tables", len(tables))
+	}
+	url := testenv.Database(t)
+	conn := connect(t, url)
+	for _, table := range tables {
+		run(t, conn, "CREATE TABLE "+table+" (shop int)")
+		err := pgmigrations.Up(t.Context(), url, pgmigrations.Sets...)
+		if !errors.Is(err, pgmigrations.ErrRefused) || !strings.Contains(err.Error(), "a schema of its own") {
+			t.Errorf("%s: got error %v, want one that names a schema of its own", table, err)
+		}
+		run(t, conn, "DROP TABLE "+table)
 	}
 }
 

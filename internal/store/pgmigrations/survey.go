@@ -118,8 +118,17 @@ func (a *adoption) refuse() error {
 	if len(a.plan.Problems) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w:\n  - %s", ErrRefused, strings.Join(a.plan.Problems, "\n  - "))
+	text := strings.Join(a.plan.Problems, "\n  - ")
+	if slices.Contains(a.plan.Notes, ownSchema) {
+		text += "\n" + ownSchema
+	}
+	return fmt.Errorf("%w:\n  - %s", ErrRefused, text)
 }
+
+// ownSchema is the remedy for tables of another application that have a name of ours.
+const ownSchema = "if these tables belong to an application and are not meant for Outbox, leave them as they are and " +
+	"give Outbox a schema of its own: CREATE SCHEMA outbox, then add search_path=outbox to the database URL of the " +
+	"outbox commands (docs/guide/adopting.md#a-schema-of-its-own)"
 
 // survey finds the tables that exist although their file has not been applied, compares them with
 // what the files make, and plans. It reads only.
@@ -215,6 +224,9 @@ func (a *adoption) considerAll(
 			}
 		}
 	}
+	if a.foreign {
+		a.note(ownSchema)
+	}
 	return nil
 }
 
@@ -254,7 +266,9 @@ func (a *adoption) consider(ctx context.Context, o origin, have *shape, dirty bo
 	if r := a.renamed(o.table); r != nil {
 		w.now = r.from
 	}
+	before := len(a.plan.Problems)
 	if !a.takes(w, dirty) {
+		a.foreign = a.foreign || len(a.plan.Problems) > before
 		return nil
 	}
 	if len(w.ours) == 0 || w.ours["kept function "+functionOf[w.table]] { // else made since
@@ -266,7 +280,6 @@ func (a *adoption) consider(ctx context.Context, o origin, have *shape, dirty bo
 	if err := a.noteTriggers(ctx, w); err != nil {
 		return err
 	}
-	before := len(a.plan.Problems)
 	if err := a.check(ctx, w); err != nil {
 		return err
 	}
@@ -316,6 +329,10 @@ func (a *adoption) check(ctx context.Context, w *work) error {
 		return nil
 	}
 	a.checkColumns(w)
+	if len(a.plan.Problems) > before { // the checks of rows name these columns
+		a.foreign = true
+		return nil
+	}
 	for _, check := range []func(context.Context, *work) error{a.checkNames, a.checkRows, a.checkWriters} {
 		if err := check(ctx, w); err != nil {
 			return err
@@ -449,7 +466,7 @@ func (a *adoption) steps(w *work) (steps []string) {
 			say("number the rows in %s in the order of created_at and id, %d a commit, below all new ones", c.Name, fillBatch)
 		case c.Identity != "":
 			say("number the rows in %s in the order of id, %d a commit, below all new ones", c.Name, fillBatch)
-		default:
+		case c.Default != "": // else a problem says that it has to be filled by hand
 			say("fill %s with %s in all rows, %d a commit", c.Name, c.Default, fillBatch)
 		}
 	}
