@@ -40,6 +40,10 @@ func ApplyRoles(ctx context.Context, databaseURL string) error {
 		_, err := conn.Exec(ctx, rolesSQL) // no arguments: one simple query, hence one transaction
 		return err
 	})
+	if isCode(err, "42501") {
+		err = fmt.Errorf("%w; run it as a superuser or as the tables' owner with CREATEROLE, or go on without these roles: "+
+			"docs/operations/running.md#without-createrole", err)
+	}
 	if err != nil {
 		return fmt.Errorf("apply roles: %w", err)
 	}

@@ -98,10 +98,24 @@ func CheckVisible(ctx context.Context, pool *pgxpool.Pool, table string) error {
 		return err
 	}
 	if hidden {
-		return fmt.Errorf("serve table %s: %w: grant it outbox_relay (run: outbox migrate roles, then GRANT outbox_relay "+
-			"TO CURRENT_USER)", table, outbox.ErrRowsHidden)
+		return fmt.Errorf("serve table %s: %w: %s", table, outbox.ErrRowsHidden, showRows(table))
 	}
 	return nil
+}
+
+// showRows is the remedy for rows that row-level security hides from a relay. The policies have the
+// names of those of roles.sql, which replaces them.
+func showRows(table string) string {
+	policy := func(table string) string {
+		return fmt.Sprintf("CREATE POLICY %s_relay ON %s TO CURRENT_USER USING (true) WITH CHECK (true)",
+			strings.ReplaceAll(table, ".", "_"), table)
+	}
+	text := "run `outbox migrate roles` as a superuser or a role with CREATEROLE, then GRANT outbox_relay TO this role; " +
+		"or, if this role owns the table, run: " + policy(table)
+	if _, ours := migration.SetOf[table]; ours && table != "job_dlq" {
+		text += "; " + policy("job_dlq")
+	}
+	return text
 }
 
 // names runs a statement that lists names.
