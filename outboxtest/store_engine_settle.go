@@ -18,6 +18,8 @@ func settleTests() []storeTest {
 		{name: "a delivered event that failed before waits for nothing", run: settlesDeliveredAtLast,
 			notInLog: noState},
 		{name: "a delivered row that a pending letter needs stays", run: keepsWhatLettersNeed, notInLog: noState},
+		{name: "a delivered row that the application refers to is marked, and stays", run: keepsReferencedRows,
+			notInLog: noState},
 		{name: "a retry waits, and comes back with its attempts, its errors and what was served", run: settlesRetry,
 			notInLog: noState},
 		{name: "what was refused before is settled, whatever it is to become", run: settlesAgain, notInLog: noState},
@@ -82,6 +84,35 @@ func keepsWhatLettersNeed(t *testing.T, s *storeSuite) {
 	revive("y")
 	r.settles(outbox.Settled{Delivered: 2}, delivered(r.wants("a1", "a2")...)...)
 	s.wantsSent(t, 2, 2)
+}
+
+// A foreign key of the application, checked at once or at the commit, keeps a row in the table. The
+// event was delivered, so it must not be published again.
+func keepsReferencedRows(t *testing.T, s *storeSuite) {
+	r := s.serve(t, outbox.OutboxEvents())
+	written := 0
+	for i, deferred := range []string{"", "DEFERRABLE INITIALLY DEFERRED"} {
+		table := fmt.Sprintf("mail_log_%d", i)
+		s.Exec(t, "CREATE TABLE "+table+" (event uuid REFERENCES outbox_events (id) "+deferred+")")
+		for _, referenced := range []int{1, 12} {
+			s.commits(t, numbered(8, "a", "b")...)
+			records := r.claim()
+			written += len(records)
+			for _, rec := range records[:referenced] {
+				s.Exec(t, "INSERT INTO "+table+" VALUES (?1)", rec.ID.String())
+			}
+			r.settles(outbox.Settled{Delivered: len(records)}, delivered(records...)...)
+			r.wants()
+			left := s.Value(t, "SELECT count(*) FROM outbox_events WHERE status = 'SENT' AND id IN (SELECT event FROM "+table+")")
+			if want := fmt.Sprint(s.Value(t, "SELECT count(*) FROM "+table)); left != want {
+				t.Errorf("%s of %s referenced rows are marked as delivered", left, want)
+			}
+		}
+	}
+	const undelivered = "SELECT count(*) FROM outbox_events WHERE status <> 'SENT'"
+	if n := s.Value(t, undelivered); n != "0" || written != 64 {
+		t.Errorf("%s of %d events are undelivered", n, written)
+	}
 }
 
 func settlesRetry(t *testing.T, s *storeSuite) {

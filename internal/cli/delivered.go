@@ -192,7 +192,13 @@ func (a *application) purge() *cobra.Command {
 			return err
 		}
 		printed := list[retention.Report]{items: reports, head: "TABLE,ACTION,ROWS,FILES", cells: reportCells}
-		return cmp.Or(printed.print(a, c.Output), err)
+		err = cmp.Or(printed.print(a, c.Output), err)
+		for _, r := range reports {
+			if r.Refused > 0 {
+				fmt.Fprintf(a.Err, "%s: %s left in the table: %s\n", r.Table, counted(int(r.Refused), "row"), r.Refusal)
+			}
+		}
+		return err
 	})
 	cmd.Flags().StringSliceVar(&p.tables, "table", nil,
 		"`tables` to purge, job_dlq among them (default: all that exist)")

@@ -380,4 +380,11 @@ var Catalogue = []Condition{
 			"rows stay for longer. What is replayed then has its effect a second time.",
 		Remedy: "give the consumer a longer Window (inbox.Config), or shorten --retention",
 	},
+	{
+		ID: "OBX-058", Name: "objects of others", Category: "schema", Severity: Critical, Pre: true,
+		check: query("condition_foreign_objects"),
+		Means: "A foreign key, a trigger, a rule or a storage setting of an outbox table does not come from Outbox. " +
+			"It can lose rows, refuse what a relay records, or keep old rows in the table.",
+		Remedy: "remove it, or accept it and exclude this condition with --skip",
+	},
 }

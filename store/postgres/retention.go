@@ -10,6 +10,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/cold"
 	"github.com/outboxrelay/outbox/internal/store/pgcold"
 	"github.com/outboxrelay/outbox/internal/store/pgschema"
+	"github.com/outboxrelay/outbox/internal/store/pgtable"
 	"github.com/outboxrelay/outbox/internal/store/pooler"
 	"github.com/outboxrelay/outbox/internal/store/retention"
 	"github.com/outboxrelay/outbox/internal/store/sqlfile"
@@ -91,6 +92,12 @@ type sweepPlace struct {
 
 func (p sweepPlace) String() string {
 	return fmt.Sprintf("%d %d %d %d", p.page, p.offset, p.part, p.pages)
+}
+
+// Refuses implements retention.Dialect.
+func (aging) Refuses(err error) bool {
+	return pgtable.Refused(err) && !pgtable.Passes(err) && !pgtable.OfAccess(err) &&
+		pgtable.Code(err) != pgtable.QueryCanceled
 }
 
 // Sweep implements retention.Dialect: the due rows of the next pages, at most the limit.

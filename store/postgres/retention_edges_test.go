@@ -66,7 +66,7 @@ type replaying struct {
 	replay func(found []retention.Row)
 }
 
-func (r replaying) Remove(ctx context.Context, removal retention.Removal) (int, error) {
+func (r replaying) Remove(ctx context.Context, removal retention.Removal) (retention.Removed, error) {
 	r.replay(removal.Rows)
 	return r.Store.Remove(ctx, removal)
 }

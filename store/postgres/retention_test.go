@@ -249,10 +249,10 @@ type interrupted struct {
 	after  int
 }
 
-func (i *interrupted) Remove(ctx context.Context, removal retention.Removal) (int, error) {
+func (i *interrupted) Remove(ctx context.Context, removal retention.Removal) (retention.Removed, error) {
 	if i.after--; i.after < 0 {
 		i.cancel()
-		return 0, ctx.Err()
+		return retention.Removed{}, ctx.Err()
 	}
 	return i.Store.Remove(ctx, removal)
 }

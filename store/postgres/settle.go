@@ -38,7 +38,8 @@ func (s *store) Settle(
 ) (outbox.Settled, error) {
 	var settled outbox.Settled
 	var refusal outbox.RefusedError
-	t := settling{store: s, owner: owner, lanes: lanes, settled: &settled, refusal: &refusal}
+	t := settling{store: s, owner: owner, lanes: lanes, settled: &settled, refusal: &refusal,
+		removes: s.layout.Settle.Removes()}
 	byPosition := func(a, b outbox.Outcome) int { return cmp.Compare(a.Record.Position, b.Record.Position) }
 	if !slices.IsSortedFunc(outcomes, byPosition) { // nearly always they are
 		outcomes = slices.SortedStableFunc(slices.Values(outcomes), byPosition)
@@ -67,6 +68,8 @@ type settling struct {
 	refusal *outbox.RefusedError
 	alone   []refusedAlone // of this turn
 	asked   bool           // whether the table's rights are there
+	removes bool           // delivered rows leave the table
+	kept    int            // delivered rows that the table does not let go; they are marked instead
 	tried   int            // outcomes, in all turns
 	stuck   int            // of those: alone, in all turns
 }
@@ -175,8 +178,28 @@ func (t *settling) halves(ctx context.Context, outcomes []outbox.Outcome, passin
 		}
 		return t.halves(ctx, outcomes[half:], passing)
 	}
+	if outcomes[0].State == outbox.Delivered && t.removes && !pgtable.Passes(err) {
+		marked := t.keep(ctx, outcomes, passing)
+		if !pgtable.Refused(marked) {
+			return marked
+		}
+	}
 	t.alone = append(t.alone, refusedAlone{outcomes[0], err, passing})
 	return nil
+}
+
+// maxKept is the number of rows of one Settle that are found by halves because the table does not
+// let them go. The rows after them are marked without an attempt to remove them.
+const maxKept = 8
+
+// keep marks a delivered row that cannot be removed, for example because a foreign key of the
+// application refers to it. Retention removes the row when it can.
+func (t *settling) keep(ctx context.Context, outcomes []outbox.Outcome, passing bool) error {
+	t.removes = false
+	err := t.once(ctx, outcomes, passing)
+	t.kept++
+	t.removes = t.kept < maxKept
+	return err
 }
 
 // wholly is whole, which is asked once about rights: a row that is alone is looked at again by
@@ -301,7 +324,7 @@ func (b *sorted) sort(outcomes []outbox.Outcome, passing, removes bool) error {
 // passing, what is locked is added to the refusal.
 func (t *settling) once(ctx context.Context, outcomes []outbox.Outcome, passing bool) error {
 	var b sorted
-	if err := b.sort(outcomes, passing, t.layout.Settle.Removes()); err != nil {
+	if err := b.sort(outcomes, passing, t.removes); err != nil {
 		return err
 	}
 	with := t.guarded()
@@ -377,7 +400,7 @@ func (t *settling) queue(batch *pgx.Batch, sql *arrivals, placed bool, done, mar
 		}
 		batch.Queue(statement, args...).Exec(countInto(n))
 	}
-	if t.layout.Settle.Removes() {
+	if t.removes {
 		add(sql.remove, done)
 	}
 	add(sql.delivered, marked)

@@ -180,8 +180,8 @@ func TestRowsWaitForNothingThatRefusesAll(t *testing.T) {
 	layout := outbox.OutboxEvents()
 	layout.Settle = outbox.SettleDelete
 	s, owner, lanes := serving(t, admin, layout)
-	exec(t, admin, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no row leaves'; END $$;
-		CREATE TRIGGER refuse BEFORE DELETE ON outbox_events FOR EACH ROW EXECUTE FUNCTION refuse()`)
+	exec(t, admin, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no row changes'; END $$;
+		CREATE TRIGGER refuse BEFORE UPDATE OR DELETE ON outbox_events FOR EACH ROW EXECUTE FUNCTION refuse()`)
 	writeOrders(t, admin, 5, "a", "b")
 	settled, refusal := settleAll(t, s, owner, lanes)
 	if refusal == nil || refusal.Whole || len(refusal.Outcomes) != 10 || settled != (outbox.Settled{}) {

@@ -9,6 +9,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/retention"
 	"github.com/outboxrelay/outbox/internal/store/sqlfile"
 	"github.com/outboxrelay/outbox/internal/store/sqlitecold"
+	"github.com/outboxrelay/outbox/internal/store/sqlitefile"
 )
 
 // sweepRows is how many rows one search of a sweep reads. More make it faster by little and the
@@ -62,6 +63,9 @@ func (a aging) Compiles(ctx context.Context, statement string) error {
 func (aging) Removes() []string {
 	return []string{"retention_rowid", "retention_keep", "retention_remove"}
 }
+
+// Refuses implements retention.Dialect.
+func (aging) Refuses(err error) bool { return sqlitefile.OfTheData(err) }
 
 // Sweep implements retention.Dialect: a walk in the order of the rowid, which a table may lack.
 func (a aging) Sweep(

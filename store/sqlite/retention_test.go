@@ -132,7 +132,7 @@ type replaying struct {
 	replay func()
 }
 
-func (r replaying) Remove(ctx context.Context, removal retention.Removal) (int, error) {
+func (r replaying) Remove(ctx context.Context, removal retention.Removal) (retention.Removed, error) {
 	r.replay()
 	return r.Store.Remove(ctx, removal)
 }

@@ -29,7 +29,11 @@ const unsettledRetry = time.Hour
 func (s *store) Settle(
 	ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome,
 ) (outbox.Settled, error) {
-	settled, refusal, err := s.settle(ctx, owner, lanes, outcomes)
+	removes := s.layout.Settle.Removes()
+	settled, refusal, err := s.settle(ctx, owner, lanes, outcomes, removes)
+	if removes && sqlitefile.OfTheData(err) { // a deferred foreign key refuses the commit
+		settled, refusal, err = s.settle(ctx, owner, lanes, outcomes, false)
+	}
 	if err != nil {
 		return outbox.Settled{}, whole(fmt.Errorf("settle in %s: %w", s.layout.Table, explain(err)))
 	}
@@ -41,7 +45,7 @@ func (s *store) Settle(
 }
 
 func (s *store) settle(
-	ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome,
+	ctx context.Context, owner uuid.UUID, lanes []outbox.Lane, outcomes []outbox.Outcome, removes bool,
 ) (settled outbox.Settled, refusal outbox.RefusedError, err error) {
 	needed := []*prepared{&s.sql.settleHeld, &s.sql.settleDelivered, &s.sql.settleRetry, &s.sql.settleApps,
 		&s.sql.settleLetter, &s.sql.settleDead}
@@ -63,7 +67,7 @@ func (s *store) settle(
 		// is a join, and with statistics from before a backlog the planner may begin it at the
 		// wrong end. Not cancelled by ctx, statement by statement: the driver would start a
 		// goroutine for each.
-		t := settling{store: s, ctx: context.WithoutCancel(ctx), tx: tx, now: time.Now()} // not sooner: it may have waited
+		t := settling{store: s, ctx: context.WithoutCancel(ctx), tx: tx, now: time.Now(), removes: removes} // not sooner: it may have waited
 		t.stamp = stamp(t.now)
 		waiting := outbox.HeldKeys{}
 		for i := range outcomes {
@@ -129,6 +133,7 @@ type settling struct {
 	stamp string
 	stmts map[*prepared]*sql.Stmt
 
+	removes bool // delivered rows leave the table
 	settled outbox.Settled
 	refusal outbox.RefusedError
 }
@@ -182,6 +187,13 @@ func (t *settling) one(o *outbox.Outcome) (err error) {
 	refusal := err
 	if ended := t.ended(err); ended != nil {
 		return ended
+	}
+	if o.State == outbox.Delivered && t.removes {
+		// The table does not let the row go, for example because of a foreign key. It is marked, and
+		// retention removes it when it can.
+		t.removes = false
+		defer func() { t.removes = true }()
+		return t.one(o)
 	}
 	// Nothing could say that it was, and it would be published again.
 	if o.State == outbox.Delivered && t.layout.DeliveredTo == "" {
@@ -242,7 +254,7 @@ func (t *settling) retry(o *outbox.Outcome) (bool, error) {
 
 // delivered writes down what sinks owe of a row, and marks or removes it.
 func (t *settling) delivered(o *outbox.Outcome) (bool, error) {
-	if len(o.Owed) == 0 && t.layout.Settle != outbox.SettleArchive {
+	if len(o.Owed) == 0 && (!t.removes || t.layout.Settle != outbox.SettleArchive) {
 		return t.leave(o.Record)
 	}
 	return sqlitetable.Wholly(t.ctx, t.tx, func() (bool, error) {
@@ -256,7 +268,7 @@ func (t *settling) delivered(o *outbox.Outcome) (bool, error) {
 // leave marks a delivered row, or removes it. What a letter needs is marked. What an earlier
 // settle, whose reply was lost, has removed counts as delivered.
 func (t *settling) leave(rec *outbox.Record) (changed bool, err error) {
-	if !t.layout.Settle.Removes() {
+	if !t.removes {
 		return t.run(&t.sql.settleDelivered, rec)
 	}
 	if t.layout.Settle == outbox.SettleArchive {

@@ -162,6 +162,10 @@ func (k *Keeper) Run(ctx context.Context) error {
 		if report.Rows > 0 {
 			report.log(k.cfg.Logger, "removed old rows")
 		}
+		if report.Refused > 0 {
+			k.cfg.Logger.Warn("the database refuses to remove old rows", "table", k.cfg.Table, "rows", report.Refused,
+				"error", report.Refusal)
+		}
 		backoff.Wait(ctx, k.cfg.Every)
 	}
 	return nil

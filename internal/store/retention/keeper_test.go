@@ -46,9 +46,9 @@ func (s *slow) Find(_ context.Context, search Search, row func(Row) error) (stri
 	return "next", row(Row{})
 }
 
-func (s *slow) Remove(ctx context.Context, _ Removal) (int, error) {
+func (s *slow) Remove(ctx context.Context, _ Removal) (Removed, error) {
 	backoff.Wait(ctx, time.Second)
-	return 1, ctx.Err()
+	return Removed{Rows: 1}, ctx.Err()
 }
 
 func newSlow(t *testing.T, pages int) (*slow, *Keeper, *bytes.Buffer) {

@@ -19,13 +19,17 @@ const grace = 2 * time.Second
 
 // Report is what a run did, or so far.
 type Report struct {
-	Table  string        `json:"table"`
-	Action string        `json:"action"` // Archived or Deleted
-	Rows   int64         `json:"rows"`   // removed; in a dry run, that would be
-	Files  []string      `json:"files,omitempty"`
-	Sweep  bool          `json:"sweep"` // the whole table was looked at
-	DryRun bool          `json:"dryRun"`
-	Took   time.Duration `json:"-"`
+	Table  string   `json:"table"`
+	Action string   `json:"action"` // Archived or Deleted
+	Rows   int64    `json:"rows"`   // removed; in a dry run, that would be
+	Files  []string `json:"files,omitempty"`
+	// Refused are rows that are old enough and that the database does not let go, and Refusal the
+	// first error.
+	Refused int64         `json:"refused,omitempty"`
+	Refusal string        `json:"refusal,omitempty"`
+	Sweep   bool          `json:"sweep"` // the whole table was looked at
+	DryRun  bool          `json:"dryRun"`
+	Took    time.Duration `json:"-"`
 }
 
 func (r Report) log(log *slog.Logger, text string) {
@@ -168,11 +172,19 @@ func (r *run) sealAndRemove(ctx context.Context) error {
 
 func (r *run) remove(ctx context.Context, rows []Row) error {
 	archive := r.cfg.Archive == Archive{}
-	n, err := r.store.Remove(ctx, Removal{Owner: r.owner, OlderThan: r.cfg.OlderThan, Rows: rows, Archive: archive})
+	done, err := r.store.Remove(ctx, Removal{Owner: r.owner, OlderThan: r.cfg.OlderThan, Rows: rows, Archive: archive})
+	n := done.Rows
+	r.report.Rows += int64(n)
+	if r.report.Refused += int64(done.Refused); done.Refusal != nil && r.report.Refusal == "" {
+		r.report.Refusal = done.Refusal.Error()
+	}
+	if n > 0 && r.cfg.Observer != nil {
+		r.cfg.Observer.ObserveRemoved(r.cfg.Table, r.report.Action, n)
+	}
 	if err != nil {
 		return err
 	}
-	if n == 0 {
+	if n+done.Refused == 0 {
 		if err := r.renew(ctx); err != nil {
 			return err
 		}
@@ -180,10 +192,6 @@ func (r *run) remove(ctx context.Context, rows []Row) error {
 		// table with nothing to do.
 		return fmt.Errorf("remove rows of %s: none of %d found could be removed: something else removed them, or row-level "+
 			"security forbids it", r.cfg.Table, len(rows))
-	}
-	r.report.Rows += int64(n)
-	if r.cfg.Observer != nil {
-		r.cfg.Observer.ObserveRemoved(r.cfg.Table, r.report.Action, n)
 	}
 	return nil
 }

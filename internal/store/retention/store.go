@@ -25,9 +25,9 @@ type Store interface {
 	// end. It changes and locks nothing. It looks at a bounded number of rows, so that a page may
 	// have none and not be the last.
 	Find(ctx context.Context, search Search, row func(Row) error) (next string, err error)
-	// Remove removes those of the rows that are still removable, in one transaction, if owner still
-	// holds the lease.
-	Remove(ctx context.Context, removal Removal) (int, error)
+	// Remove removes those of the rows that are still removable, if owner still holds the lease. What
+	// it did is good also where there is an error.
+	Remove(ctx context.Context, removal Removal) (Removed, error)
 }
 
 // LeaseRequest asks for the maintenance of a table.
@@ -78,6 +78,13 @@ type Removal struct {
 	OlderThan time.Duration // as in the search: a row may have changed since
 	Rows      []Row
 	Archive   bool // into the archive table, in the same transaction
+}
+
+// Removed is the outcome of a Removal.
+type Removed struct {
+	Rows    int   // removed
+	Refused int   // rows that the database does not let go: a foreign key, a trigger
+	Refusal error // the first of these errors
 }
 
 // ErrNoAge says that a table's layout names neither a time of delivery nor one of writing: nothing

@@ -1,10 +1,12 @@
 package retention
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -33,6 +35,8 @@ type Dialect interface {
 	Removes() []string
 	// Sweep finds due rows in the next part of the table, in the order in which they are stored.
 	Sweep(ctx context.Context, t *Table, search Search, row func(Row) error) (next string, err error)
+	// Refuses tells whether an error of Remove is about rows: other rows of the batch may be removed.
+	Refuses(err error) bool
 	// Remove removes those of q.Rows that are still due, if q.Owner holds the table's maintenance,
 	// and says how many.
 	Remove(ctx context.Context, tx *cold.Tx, q Query) (int, error)
@@ -75,7 +79,10 @@ func TurnsOf(db Dialect, table string) Turns { return turns{db, Query{Name: tabl
 
 // Table is an outbox table, or that of letters, which old rows can be removed from. It is safe for
 // concurrent use.
-type Table struct{ turns }
+type Table struct {
+	turns
+	refused *sync.Map // ids of rows that could not be removed; the next sweep tries them again
+}
 
 var _ Store = (*Table)(nil)
 
@@ -114,7 +121,7 @@ func Open(ctx context.Context, db Dialect, layout outbox.Layout) (*Table, error)
 	if err := db.Removable(ctx, layout.Table); err != nil {
 		return nil, err
 	}
-	t := &Table{turns{db, Query{Layout: db.Quote(layout), Name: layout.Table}}}
+	t := &Table{turns{db, Query{Layout: db.Quote(layout), Name: layout.Table}}, new(sync.Map)}
 	if t.names.Columns, err = db.Columns(ctx, layout); err != nil {
 		return nil, err
 	}
@@ -200,7 +207,12 @@ func (t *Table) Find(ctx context.Context, search Search, row func(Row) error) (n
 	case search.Sweep:
 		next, err = t.db.Sweep(ctx, t, search, row)
 	case t.names.ByColumn != "":
-		next, err = t.Page(ctx, t.Query(search), search.Limit, row)
+		next, err = t.Page(ctx, t.Query(search), search.Limit, func(found Row) error {
+			if _, known := t.refused.Load(found.ID); known {
+				return nil
+			}
+			return row(found)
+		})
 	}
 	if err != nil {
 		return "", fmt.Errorf("look for old rows of %s: %w", t.names.Name, t.db.Explain(err))
@@ -260,8 +272,33 @@ func (t *Table) Page(ctx context.Context, q Query, take int, row func(Row) error
 	return next, nil
 }
 
-// Remove implements Store.
-func (t *Table) Remove(ctx context.Context, removal Removal) (n int, err error) {
+// Remove implements Store. A batch that is refused is removed in halves, each in a transaction of
+// its own, until the refused rows are alone.
+func (t *Table) Remove(ctx context.Context, removal Removal) (done Removed, err error) {
+	n, err := t.remove(ctx, removal)
+	switch half := len(removal.Rows) / 2; {
+	case err == nil:
+		return Removed{Rows: n}, nil
+	case !t.db.Refuses(err):
+		return Removed{}, err
+	case half == 0:
+		t.refused.Store(removal.Rows[0].ID, nil)
+		return Removed{Refused: 1, Refusal: err}, nil
+	default:
+		for _, rows := range [][]Row{removal.Rows[:half], removal.Rows[half:]} {
+			removal.Rows = rows
+			part, err := t.Remove(ctx, removal)
+			done.Rows, done.Refused = done.Rows+part.Rows, done.Refused+part.Refused
+			done.Refusal = cmp.Or(done.Refusal, part.Refusal)
+			if err != nil {
+				return done, err
+			}
+		}
+		return done, nil
+	}
+}
+
+func (t *Table) remove(ctx context.Context, removal Removal) (n int, err error) {
 	err = t.db.Change(ctx, true, func(tx *cold.Tx) error {
 		q := t.Query(Search{OlderThan: removal.OlderThan})
 		q.Now, q.Owner, q.Archive, q.Rows = time.Now(), removal.Owner, removal.Archive, removal.Rows

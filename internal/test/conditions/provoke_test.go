@@ -348,6 +348,23 @@ var provoked = map[string]provocation{
 		return "consumer group:billing remembers ids for 1 day 12:00:00, and events can be replayed until their rows " +
 			"are removed after 7 days", p.cured("DELETE FROM outbox_inbox_consumers")
 	},
+	"OBX-058": func(p *patient) (string, func()) {
+		p.exec("CREATE TABLE mail_log (event uuid REFERENCES outbox_events (id))",
+			"CREATE TABLE copies () INHERITS (event_outbox)", "ALTER TABLE outbox_deliveries SET UNLOGGED",
+			"ALTER TABLE outbox_events SET (fillfactor = 20)",
+			"CREATE RULE keep AS ON DELETE TO outbox_lanes DO INSTEAD NOTHING",
+			"CREATE FUNCTION seen() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
+			"CREATE TRIGGER seen AFTER INSERT ON outbox_events FOR EACH ROW EXECUTE FUNCTION seen()")
+		for _, says := range []string{"table copies inherits from event_outbox", "outbox_deliveries is UNLOGGED",
+			"outbox_events has fillfactor=20", "rule keep of outbox_lanes", "trigger seen of outbox_events calls seen()"} {
+			p.says("OBX-058", says)
+		}
+		return "foreign key mail_log_event_fkey of mail_log refers to outbox_events: a row that is referred to cannot be " +
+				"removed", func() {
+				p.exec("DROP TABLE mail_log, copies", "ALTER TABLE outbox_deliveries SET LOGGED",
+					"ALTER TABLE outbox_events RESET (fillfactor)", "DROP RULE keep ON outbox_lanes", "DROP FUNCTION seen CASCADE")
+			}
+	},
 	"OBX-056": func(p *patient) (string, func()) {
 		stop := p.relay()
 		ended, end := make(chan struct{}), make(chan struct{})

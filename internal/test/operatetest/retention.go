@@ -30,6 +30,7 @@ func retentionTests() []behaviour {
 		{name: "rows leave into files", run: archivesFiles},
 		{name: "a row that a letter needs stays", run: keepsNeededRows},
 		{name: "a row that is no longer due when it is to be removed stays", run: keepsWhatChanged},
+		{name: "a row that the application refers to stays, and others leave", run: keepsReferencedRows},
 		{name: "an event that is archived a second time is kept twice", run: archivesTwice},
 		{name: "one keeper at a time works on a table", run: leasesMaintenance},
 		{name: "replayed letters leave by their age", run: removesOldLetters},
@@ -282,13 +283,48 @@ func keepsWhatChanged(t *testing.T, s *suite) {
 	}
 	s.Exec(t, "UPDATE outbox_events SET processed_at = ?1 WHERE id = ?2", time.Now(), young.String())
 	s.Exec(t, "UPDATE outbox_events SET status = 'NEW', processed_at = NULL WHERE id = ?1", again.String())
-	if n, err := store.Remove(t.Context(), removal); n != 1 || err != nil {
-		t.Errorf("removed %d, error %v, want 1", n, err)
+	if n, err := store.Remove(t.Context(), removal); n.Rows != 1 || err != nil {
+		t.Errorf("removed %+v, error %v, want 1", n, err)
 	}
 	if n := s.rows.Count(t, "outbox_events", "id IN (?1, ?2)", young.String(), again.String()); n != 2 ||
 		s.rows.Count(t, "outbox_archive", "id = ?1", goes.String()) != 1 || s.rows.Count(t, "outbox_archive", "1 = 1") != 1 {
 		t.Errorf("%d of the 2 rows that changed are left, %d archived, want the one that did not", n,
 			s.rows.Count(t, "outbox_archive", "1 = 1"))
+	}
+}
+
+// Foreign keys of the application, checked at once or at the commit, and its triggers keep rows in
+// the table. The other rows of the batch leave, and the report counts and names what stays. A walk
+// tries such a row once, and a sweep tries it again.
+func keepsReferencedRows(t *testing.T, s *suite) {
+	for name, deferred := range map[string]string{"at once": "", "at the commit": "DEFERRABLE INITIALLY DEFERRED"} {
+		var ids []string
+		for range 6 {
+			ids = append(ids, s.rows.Place(t, "outbox_events", "x", "k").String())
+		}
+		s.Exec(t, "UPDATE outbox_events SET status = 'SENT', created_at = ?1, processed_at = ?1", time.Now().Add(-10*day))
+		s.Exec(t, "CREATE TABLE mail_log (event uuid REFERENCES outbox_events (id) "+deferred+")")
+		s.Exec(t, "INSERT INTO mail_log VALUES (?1)", ids[2])
+		store := s.Retention(t, outbox.OutboxEvents())
+		k := keeper(t, store, "outbox_events", retention.Config{Archive: retention.Archive{None: true}})
+		report, err := k.Purge(t.Context(), 0, nil)
+		if err != nil || report.Rows != 5 || report.Refused != 1 ||
+			!strings.Contains(strings.ToLower(report.Refusal), "foreign key constraint") {
+			t.Errorf("%s: got %+v, error %v, want 5 rows removed and 1 refused", name, report, err)
+		}
+		search := retention.Search{OlderThan: week, Limit: 10}
+		for sweep, want := range map[bool]int{false: 0, true: 1} {
+			search.Sweep = sweep
+			found := 0
+			if _, err := store.Find(t.Context(), search, func(retention.Row) error { found++; return nil }); err != nil ||
+				found != want {
+				t.Errorf("%s: found %d rows with sweep %v, error %v, want %d", name, found, sweep, err, want)
+			}
+		}
+		s.Exec(t, "DROP TABLE mail_log")
+		if report, err := k.Purge(t.Context(), 0, nil); err != nil || report.Rows != 1 || report.Refused != 0 {
+			t.Errorf("%s: got %+v, error %v once nothing refers to the row, want 1", name, report, err)
+		}
 	}
 }
 
@@ -300,8 +336,8 @@ func archivesTwice(t *testing.T, s *suite) {
 		s.Exec(t,
 			`INSERT INTO outbox_events (position, id, event_topic, occurred_at, source_bc, payload, status, processed_at) VALUES (1, ?1, 't', ?2, 's', ?3, 'SENT', ?2)`, id.String(), time.Now().Add(-10*day), payload)
 		store, removal := s.due(t, outbox.OutboxEvents())
-		if n, err := store.Remove(t.Context(), removal); n != 1 || err != nil {
-			t.Fatalf("removed %d, error %v, want 1", n, err)
+		if n, err := store.Remove(t.Context(), removal); n.Rows != 1 || err != nil {
+			t.Fatalf("removed %+v, error %v, want 1", n, err)
 		}
 		if err := store.Release(t.Context(), removal.Owner, retention.Done{Rows: 1}); err != nil {
 			t.Fatal(err)
@@ -340,11 +376,11 @@ func leasesMaintenance(t *testing.T, s *suite) {
 		t.Fatalf("found %d rows, error %v", len(found), err)
 	}
 	removal := retention.Removal{Owner: owner, OlderThan: week, Rows: found[:5]}
-	if n, err := dead.Remove(t.Context(), removal); n != 5 || err != nil {
-		t.Fatalf("removed %d, error %v, want 5", n, err)
+	if n, err := dead.Remove(t.Context(), removal); n.Rows != 5 || err != nil {
+		t.Fatalf("removed %+v, error %v, want 5", n, err)
 	}
-	if n, err := dead.Remove(t.Context(), removal); n != 0 || err != nil {
-		t.Errorf("removed %d again, error %v", n, err)
+	if n, err := dead.Remove(t.Context(), removal); n.Rows != 0 || err != nil {
+		t.Errorf("removed %+v again, error %v", n, err)
 	}
 	if l := lease(next, retention.LeaseRequest{Owner: successor, TTL: time.Minute}); l.Held {
 		t.Fatalf("got %+v while another holds it", l)
@@ -355,13 +391,13 @@ func leasesMaintenance(t *testing.T, s *suite) {
 	}
 	s.Exec(t, "UPDATE outbox_maintenance SET expires_at = ?1", time.Now().Add(-time.Second))
 	removal.Rows = found[5:]
-	if n, err := dead.Remove(t.Context(), removal); n != 0 || err != nil {
-		t.Errorf("one whose lease has lapsed removed %d, error %v", n, err)
+	if n, err := dead.Remove(t.Context(), removal); n.Rows != 0 || err != nil {
+		t.Errorf("one whose lease has lapsed removed %+v, error %v", n, err)
 	}
 	if l := lease(next, retention.LeaseRequest{Owner: successor, TTL: time.Minute}); !l.Held {
 		t.Fatal("a lapsed lease is not taken over")
 	}
-	if n, err := dead.Remove(t.Context(), removal); n != 0 || err != nil {
+	if n, err := dead.Remove(t.Context(), removal); n.Rows != 0 || err != nil {
 		t.Errorf("a zombie removed %d, error %v", n, err)
 	}
 	if l := lease(dead, retention.LeaseRequest{Owner: owner, TTL: time.Minute}); l.Held {
