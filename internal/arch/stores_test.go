@@ -107,6 +107,7 @@ var only = map[string]map[string]string{
 		"sql/condition_index_invalid.sql":     server,
 		"sql/condition_inbox.sql":             server,
 		"sql/condition_index_missing.sql":     server,
+		"sql/condition_foreign_objects.sql":   server,
 		"sql/condition_kept.sql":              server,
 		"sql/condition_letters_forgotten.sql": server,
 		"sql/condition_read_only.sql":         server,

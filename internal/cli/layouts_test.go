@@ -17,7 +17,8 @@ import (
 // columnTypes are the types of a layout's columns, in PostgreSQL and in SQLite. The other keys of a
 // layout name texts.
 var columnTypes = map[string][2]string{
-	"id":         {"uuid NOT NULL DEFAULT gen_random_uuid()", "TEXT NOT NULL DEFAULT '01900000-0000-7000-8000-000000000001'"},
+	"id": {"uuid NOT NULL DEFAULT gen_random_uuid()",
+		"TEXT NOT NULL DEFAULT '01900000-0000-7000-8000-000000000001'"},
 	"position":   {"bigserial PRIMARY KEY", "INTEGER PRIMARY KEY AUTOINCREMENT"},
 	"topic":      {"text DEFAULT 'paid'", "TEXT DEFAULT 'paid'"},
 	"payload":    {"jsonb DEFAULT '{}'", "TEXT DEFAULT '{}'"},
@@ -43,8 +44,9 @@ func TestLayoutsWithoutAnyOneOptionalKey(t *testing.T) { onStores(t, testLayouts
 func testLayoutsWithoutOptionalKeys(t *testing.T, e env) {
 	required := []string{"table", "id", "position", "topic", "payload", "attempts", "next_retry_at",
 		"pending", "delivered", "dead"} // the last three with status
-	values := map[string]string{"pending": "p", "retrying": "r", "delivered": "d", "dead": "x", "key_scope": "[c_key_scope]",
-		"settle": "mark", "destination": "'{topic}'", "max_attempts": "3"}
+	values := map[string]string{"pending": "p", "retrying": "r", "delivered": "d", "dead": "x",
+		"key_scope": "[c_key_scope]",
+		"settle":    "mark", "destination": "'{topic}'", "max_attempts": "3"}
 	keys := []string{"destination", "max_attempts"}
 	for field := range reflect.TypeFor[outbox.Layout]().Fields() {
 		if key := field.Tag.Get("yaml"); key != "-" && key != "app" { // app and tenant exclude each other

@@ -41,8 +41,8 @@ func (s *store) checkSchema(ctx context.Context) error {
 	if err := pgschema.CheckVisible(ctx, s.pool.Pool, s.layout.Table); err != nil {
 		return err
 	}
-	// Without the policy of a relay, its dead letters would be refused one by one. A role that may not
-	// read dead letters stores none, or has a policy for that alone.
+	// Without the policy of a relay, its dead letters would be refused one by one. A role that may
+	// not read dead letters stores none, or has a policy for that alone.
 	lacks, err := pgschema.Lacking(ctx, s.pool.Pool, letterTable, []string{"SELECT", "INSERT"}, nil)
 	if err != nil || len(lacks) > 0 {
 		return err

@@ -20,8 +20,8 @@ func TestOwnerWithoutCreateroleServesItsTables(t *testing.T) {
 	super := connected(t, url)
 	name := query[string](t, super, "SELECT current_database()")
 	login := "owner_" + name
-	exec(t, super, "CREATE ROLE "+login+" LOGIN; ALTER DATABASE "+name+" OWNER TO "+login+"; ALTER SCHEMA public OWNER TO "+
-		login)
+	exec(t, super, "CREATE ROLE "+login+" LOGIN; ALTER DATABASE "+name+" OWNER TO "+login+"; "+
+		"ALTER SCHEMA public OWNER TO "+login)
 	own := strings.Replace(url, "postgres://postgres@", "postgres://"+login+"@", 1)
 	if err := migrations.Up(t.Context(), own, "core", "events"); err != nil {
 		t.Fatal(err)
@@ -42,7 +42,8 @@ func TestOwnerWithoutCreateroleServesItsTables(t *testing.T) {
 			}
 		}
 	}
-	exec(t, pool, "INSERT INTO event_outbox (app_id, event_id, event_type, payload) SELECT id, gen_random_uuid(), 't', '{}' FROM apps")
+	exec(t, pool, "INSERT INTO event_outbox (app_id, event_id, event_type, payload) "+
+		"SELECT id, gen_random_uuid(), 't', '{}' FROM apps")
 	writeOrders(t, pool, 1, "a")
 	for _, layout := range []outbox.Layout{outbox.OutboxEvents(), outbox.EventOutbox()} {
 		s, owner, lanes := serving(t, pool, layout)
@@ -58,7 +59,8 @@ func TestOwnerWithoutCreateroleServesItsTables(t *testing.T) {
 	if n := query[int](t, super, "SELECT count(*) FROM job_dlq"); n != 2 {
 		t.Errorf("%d dead letters, want 2", n)
 	}
-	if err := pgmigrations.ApplyRoles(t.Context(), own); err == nil || !strings.Contains(err.Error(), "without-createrole") {
+	if err := pgmigrations.ApplyRoles(t.Context(), own); err == nil ||
+		!strings.Contains(err.Error(), "without-createrole") {
 		t.Errorf("migrate roles: got error %v, want one that names the way without these roles", err)
 	}
 }

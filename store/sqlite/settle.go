@@ -67,8 +67,8 @@ func (s *store) settle(
 		// is a join, and with statistics from before a backlog the planner may begin it at the
 		// wrong end. Not cancelled by ctx, statement by statement: the driver would start a
 		// goroutine for each.
-		t := settling{store: s, ctx: context.WithoutCancel(ctx), tx: tx, now: time.Now(), removes: removes} // not sooner: it may have waited
-		t.stamp = stamp(t.now)
+		t := settling{store: s, ctx: context.WithoutCancel(ctx), tx: tx, now: time.Now()} // not sooner: it may have waited
+		t.stamp, t.removes = stamp(t.now), removes
 		waiting := outbox.HeldKeys{}
 		for i := range outcomes {
 			if held&(1<<outcomes[i].Record.Lane) == 0 {
@@ -189,8 +189,8 @@ func (t *settling) one(o *outbox.Outcome) (err error) {
 		return ended
 	}
 	if o.State == outbox.Delivered && t.removes {
-		// The table does not let the row go, for example because of a foreign key. It is marked, and
-		// retention removes it when it can.
+		// The table does not let the row go, for example because of a foreign key. It is marked,
+		// and retention removes it when it can.
 		t.removes = false
 		defer func() { t.removes = true }()
 		return t.one(o)

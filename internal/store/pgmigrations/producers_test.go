@@ -65,7 +65,8 @@ func TestProducersInsertAsTheSeedsDo(t *testing.T) {
 			mine, theirs := one[string](t, super, app, "mine"), one[string](t, super, app, "theirs")
 			id := newRun(t, super)
 			for _, p := range producerOf {
-				insert := strings.ReplaceAll(strings.Join(strings.Fields(p.insert), " "), "%s", map[bool]string{true: mine, false: id}[p.layout.App != ""])
+				of := map[bool]string{true: mine, false: id}[p.layout.App != ""]
+				insert := strings.ReplaceAll(strings.Join(strings.Fields(p.insert), " "), "%s", of)
 				run(t, super, strings.ReplaceAll(insert, mine, theirs)) // of somebody else
 				conn := connect(t, url)
 				run(t, conn, "SELECT set_config('app.current_tenant', $1, false)", mine)
@@ -110,8 +111,8 @@ func checkProducer(t *testing.T, conn *pgx.Conn, l outbox.Layout, insert string)
 	reads(1)
 	refused(t, conn, "42501", "UPDATE "+l.Table+" SET "+l.Topic+" = 'x'")
 	refused(t, conn, "42501", "DELETE FROM "+l.Table)
-	others := map[string]string{l.Status: "'" + l.Delivered + "'", l.Attempts: "1", l.Generation: "1", l.NextRetryAt: "now()",
-		l.DeliveredAt: "now()", l.LastError: "'x'", l.ErrorHistory: "'[]'", l.DeliveredTo: "'[]'"}
+	others := map[string]string{l.Status: "'" + l.Delivered + "'", l.Attempts: "1", l.Generation: "1",
+		l.NextRetryAt: "now()", l.DeliveredAt: "now()", l.LastError: "'x'", l.ErrorHistory: "'[]'", l.DeliveredTo: "'[]'"}
 	if l.Position == "id" {
 		others["id"] = "1000000"
 	}

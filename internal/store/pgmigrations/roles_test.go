@@ -370,7 +370,8 @@ func TestRolesRevokeWhatTheyDoNotGrant(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(t, super,
-		"GRANT DELETE ON outbox_events TO outbox_producer; GRANT SELECT (payload) ON job_dlq TO outbox_producer; GRANT SELECT ON unrelated TO outbox_producer")
+		"GRANT DELETE ON outbox_events TO outbox_producer; GRANT SELECT (payload) ON job_dlq TO outbox_producer; "+
+			"GRANT SELECT ON unrelated TO outbox_producer")
 	if err := pgmigrations.ApplyRoles(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}
@@ -411,7 +412,9 @@ func TestRolesTakeRunsFromProducers(t *testing.T) {
 	} {
 		refused(t, conn, "42501", sql)
 	}
-	if left := one[int](t, super, "SELECT count(*) FROM pg_policies WHERE 'outbox_producer' = ANY (roles) AND permissive = 'PERMISSIVE'"); left != 0 {
+	const permissive = "SELECT count(*) FROM pg_policies " +
+		"WHERE 'outbox_producer' = ANY (roles) AND permissive = 'PERMISSIVE'"
+	if left := one[int](t, super, permissive); left != 0 {
 		t.Errorf("%d policies are left for outbox_producer", left)
 	}
 	run(t, conn, verbs["outbox_events"]["INSERT"])

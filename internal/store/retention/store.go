@@ -25,8 +25,8 @@ type Store interface {
 	// end. It changes and locks nothing. It looks at a bounded number of rows, so that a page may
 	// have none and not be the last.
 	Find(ctx context.Context, search Search, row func(Row) error) (next string, err error)
-	// Remove removes those of the rows that are still removable, if owner still holds the lease. What
-	// it did is good also where there is an error.
+	// Remove removes those of the rows that are still removable, if owner still holds the lease.
+	// The result is valid also where there is an error.
 	Remove(ctx context.Context, removal Removal) (Removed, error)
 }
 

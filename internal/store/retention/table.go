@@ -35,7 +35,7 @@ type Dialect interface {
 	Removes() []string
 	// Sweep finds due rows in the next part of the table, in the order in which they are stored.
 	Sweep(ctx context.Context, t *Table, search Search, row func(Row) error) (next string, err error)
-	// Refuses tells whether an error of Remove is about rows: other rows of the batch may be removed.
+	// Refuses tells whether an error of Remove is about rows: others of the batch may be removed.
 	Refuses(err error) bool
 	// Remove removes those of q.Rows that are still due, if q.Owner holds the table's maintenance,
 	// and says how many.
