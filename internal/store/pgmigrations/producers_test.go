@@ -72,7 +72,7 @@ func TestProducersInsertAsTheSeedsDo(t *testing.T) {
 				run(t, conn, "SELECT set_config('app.current_tenant', $1, false)", mine)
 				run(t, conn, "SET ROLE "+p.role)
 				checkProducer(t, conn, p.layout, insert)
-				if p.layout.App != "" {
+				if p.layout.App != "" && !adopted { // the seed's table in testdata has no row-level security
 					refused(t, conn, "42501", strings.ReplaceAll(insert, mine, theirs))
 				}
 			}
