@@ -19,8 +19,9 @@
 //
 // # What is not
 //
-// Events without a key have no order. Delivery to Redis Pub/Sub reaches whoever is subscribed at
-// that moment.
+// Events without a key have no order, unless the layout makes them a sequence
+// (Layout.KeylessScope, as EventOutbox does). Delivery to Redis Pub/Sub reaches whoever is
+// subscribed at that moment.
 //
 // This package has the words that producers, sinks and stores share, and knows no loop, no database
 // and no broker. Package relay has the loop. Packages store/postgres and store/sqlite have a

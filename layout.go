@@ -37,11 +37,13 @@ type Layout struct {
 	Topic    string `yaml:"topic"`    // what happened (required)
 	Payload  string `yaml:"payload"`  // json or jsonb (required)
 
-	Key      string   `yaml:"key"`       // what must stay in order, as consumers see it; empty: nothing is ordered
+	Key      string   `yaml:"key"`       // what must stay in order, as consumers see it; empty: no row has a key
 	KeyScope []string `yaml:"key_scope"` // columns within whose values Key means something: tenant, aggregate type
 
-	// KeylessScope is a column within whose values rows without a key go out in their order, as
-	// long as none of them fails. Empty: they go out side by side.
+	// KeylessScope makes rows without a key a sequence: those with the same value in this column
+	// are delivered one after another, and a failing one blocks the others until it is delivered or
+	// dead. Empty: rows without a key have no order and are delivered in parallel. All relays and
+	// groups of a table must agree on it.
 	KeylessScope string `yaml:"keyless_scope"`
 
 	AggregateType string `yaml:"aggregate_type"`
@@ -139,8 +141,8 @@ func OutboxEvents() Layout {
 }
 
 // EventOutbox is the table event_outbox (docs/seeds.md, 05-01). Its time is read from the rows'
-// UUIDv7. Rows without a key, as the seed writes them, keep their order within an application: it
-// is a FIFO.
+// UUIDv7. Rows without a key, as the seed writes them, are one sequence per application: first in,
+// first out. To handle them in parallel, set KeylessScope to "".
 func EventOutbox() Layout {
 	return Layout{
 		Table: "event_outbox",

@@ -1,9 +1,11 @@
 // Package eventbus is the repository of table event_outbox: postgres.NewEventBus and
 // sqlite.NewEventBus make one (docs/seeds.md, 05-01).
 //
-// Guaranteed: both have the same rows and the same answers.
+// Guaranteed: both have the same rows and the same answers. The events of an application that have
+// the same key, or no key, are taken in order.
 //
-// Not guaranteed: an order among events without a key.
+// Not guaranteed: an order among events of different keys, or of transactions that were open at the
+// same time.
 package eventbus
 
 import (
@@ -34,8 +36,8 @@ type Bus[Tx any] interface {
 	// the commit gives them all out again, so whoever receives them must expect copies.
 	//
 	// Per application and key, no event is returned while an earlier one is pending elsewhere: with
-	// another taker, or waiting for a retry. So there may be fewer than limit events, or none,
-	// although CountPending is not zero.
+	// another taker, or waiting for a retry. Events without a key count as one key. So there may be
+	// fewer than limit events, or none, although CountPending is not zero.
 	TakePending(ctx context.Context, tx Tx, limit int) ([]Event, error)
 	// ListPending returns a page of pending events without taking them: up to limit (100 if it is
 	// not positive) whose row ids follow after, in the order of row ids. uuid.Nil gives the first
@@ -71,7 +73,8 @@ type Event struct {
 	EventID   uuid.UUID
 	EventType string          // dotted: "order.placed"; at most 150 characters
 	Payload   json.RawMessage // as for outbox.Event
-	// Events of one application and key stay in order; empty: no order; at most 128 characters.
+	// Events of one application and key stay in order, and so do those of one application without a
+	// key. At most 128 characters.
 	Key string
 
 	Status      Status     // as read; Offer always writes Pending

@@ -30,6 +30,8 @@ func claimTests() []storeTest {
 		{name: "one key in two tenants, or of two types, is two keys", run: separatesScopes, notInLog: noState},
 		{name: "events wait behind a key whose head waits, those of other keys do not", run: waitsBehindHead,
 			notInLog: noState},
+		{name: "events without a key are one sequence per scope if the layout says so", run: keepsKeylessSequence,
+			notInLog: noOther},
 		{name: "every field of an event comes back", run: bringsEveryField},
 		{name: "rows of plain SQL are claimed in each of the three tables", run: claimsPlainSQL},
 		{name: "destinations that are no list of names are a defect of their row", run: findsDefects},
@@ -219,6 +221,55 @@ func waitsBehindHead(t *testing.T, s *storeSuite) {
 	r.wants("b1", "b2", "c1", "keyless too")
 	s.Exec(t, "UPDATE outbox_events SET next_retry_at = ?1 WHERE event_topic = 'a1'", time.Now().Add(-time.Second))
 	r.wants("a1", "b1", "a2", "b2", "a3", "c1", "keyless too")
+}
+
+// keepsKeylessSequence has events without a key of two applications. A failing one blocks the later
+// ones of its application, and neither the other application nor an event with a key.
+func keepsKeylessSequence(t *testing.T, s *storeSuite) {
+	offer := func(app, topic string, key any) {
+		s.Exec(t, `INSERT INTO event_outbox (app_id, event_id, event_type, payload, event_key)
+			VALUES ((SELECT id FROM apps WHERE namespace = ?1), ?2, ?3, '1', ?4)`, app, tabletest.NewID(t).String(), topic, key)
+	}
+	s.rows.MakeApp(t, "acme")
+	s.rows.MakeApp(t, "umbrella")
+	for n := range 2 {
+		offer("acme", fmt.Sprintf("a%d", n), nil)
+		offer("umbrella", fmt.Sprintf("u%d", n), nil)
+		offer("acme", fmt.Sprintf("k%d", n), "42")
+	}
+	r := s.serve(t, outbox.EventOutbox())
+	as := func(layout outbox.Layout) *server {
+		return &server{Store: s.Table(t, layout), t: t, owner: r.owner, lanes: r.lanes}
+	}
+	unkeyed := outbox.EventOutbox()
+	unkeyed.Key, unkeyed.KeyScope = "", nil
+	for _, layout := range []outbox.Layout{unkeyed, outbox.EventOutbox()} {
+		sequence := map[string]*outbox.Record{}
+		for _, rec := range as(layout).claim() {
+			name := rec.Topic[:1]
+			if layout.Key == "" && name == "k" {
+				name = "a"
+			}
+			if first := sequence[name]; first == nil {
+				sequence[name] = rec
+			} else if !rec.Keyed || rec.OrderKey != first.OrderKey || rec.Lane != first.Lane {
+				t.Errorf("%s has key %d (%t) and lane %d; the first of its sequence has %d and %d", rec.Topic, rec.OrderKey,
+					rec.Keyed, rec.Lane, first.OrderKey, first.Lane)
+			}
+		}
+	}
+	parallel := outbox.EventOutbox()
+	parallel.KeylessScope = ""
+	for _, rec := range as(parallel).claim() {
+		if rec.Keyed != (rec.Topic[0] == 'k') {
+			t.Errorf("%s: keyed %t without a scope for events without a key", rec.Topic, rec.Keyed)
+		}
+	}
+	r.settles(outbox.Settled{Retried: 1}, retried(r.claim()[0]))
+	offer("acme", "a2", nil)
+	r.wants("u0", "k0", "u1", "k1")
+	s.Exec(t, "UPDATE event_outbox SET next_retry_at = ?1 WHERE event_type = 'a0'", time.Now().Add(-time.Second))
+	r.wants("a0", "u0", "k0", "a1", "u1", "k1", "a2")
 }
 
 func bringsEveryField(t *testing.T, s *storeSuite) {

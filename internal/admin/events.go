@@ -104,14 +104,15 @@ type ShownEvent struct {
 // Behind returns undelivered events that wait for a blocked one, the newest of them, looking at
 // limit of its key.
 func (d *Desk) Behind(ctx context.Context, b Blocked, limit int) (waiting []operate.EventRow, err error) {
-	if b.Key == nil {
-		return nil, nil
-	}
 	v, err := d.open(ctx, b.Table, "")
 	if err != nil {
 		return nil, err
 	}
-	rows, _, err := v.List(ctx, operate.Filter{Statuses: v.Statuses()[:1], Key: *b.Key, Limit: limit})
+	f := operate.Filter{Statuses: v.Statuses()[:1], Limit: limit}
+	if b.Key != nil {
+		f.Key = *b.Key
+	}
+	rows, _, err := v.List(ctx, f)
 	for _, r := range rows {
 		if r.WaitsBehind != nil && *r.WaitsBehind == b.ID {
 			waiting = append(waiting, r)

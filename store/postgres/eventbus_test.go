@@ -282,6 +282,31 @@ func TestEventBusTakersShareWithoutOvertaking(t *testing.T) {
 	})
 }
 
+// Without a key, the events of an application are one sequence.
+func TestEventBusTakersKeepTheSequence(t *testing.T) {
+	b := newBus(t)
+	other := b.event("his.1", "")
+	other.AppID = b.his
+	b.offer(t, b.event("x.1", ""), b.event("x.2", ""), other)
+	first, second := b.begin(t), b.begin(t)
+	if got := types(b.take(t, first, 1)); got != "x.1" {
+		t.Fatalf("first took %s", got)
+	}
+	if got := types(b.take(t, second, 10)); got != "his.1" {
+		t.Errorf("second took %s, want nothing behind x.1", got)
+	}
+	ok(t, second.Rollback(t.Context()))
+	ok(t, first.Rollback(t.Context()))
+	_, err := b.Exec(t.Context(),
+		"UPDATE event_outbox SET next_retry_at = now() + interval '1 hour' WHERE event_type = 'x.1'")
+	ok(t, err)
+	b.inTx(t, func(tx pgx.Tx) {
+		if got := types(b.take(t, tx, 10)); got != "his.1" {
+			t.Errorf("took %s while x.1 waits for a retry", got)
+		}
+	})
+}
+
 // Six takers, some of which roll back: all events once, and per key in the order of their offers.
 func TestEventBusConcurrentTakersKeepOrder(t *testing.T) {
 	b := newBus(t)

@@ -21,12 +21,13 @@ const (
 	looksPerClaim = 20_000
 )
 
-// findFairness looks whether claims of the table can be shared by its tenants. A key must lie
-// within one, and an index must give each one's undelivered rows in their order. Without the index
-// a claim would sort all that is undelivered.
+// findFairness looks whether claims of the table can be shared by its tenants. A key and a
+// sequence must lie within one, and an index must give each one's undelivered rows in their order.
+// Without the index a claim would sort all that is undelivered.
 func (s *store) findFairness(ctx context.Context, names tableNames, rowid bool) error {
 	by := s.layout.Tenant + s.layout.App // at most one of them is set
-	if by == "" || s.layout.Key != "" && !slices.Contains(s.layout.KeyScope, by) {
+	if by == "" || s.layout.Key != "" && !slices.Contains(s.layout.KeyScope, by) ||
+		s.layout.KeylessScope != "" && s.layout.KeylessScope != by {
 		return nil
 	}
 	names.By = sqlitetable.QuoteName(by)

@@ -159,12 +159,18 @@ func TestEventBusRefuses(t *testing.T) {
 // What follows a row that waits for a retry in its key waits too.
 func TestEventBusKeepsTheOrderOfAKey(t *testing.T) {
 	t.Parallel()
+	for _, key := range []string{"k", ""} { // without a key, an application's events are one sequence
+		t.Run("key "+key, func(t *testing.T) { takesKeyInOrder(t, key) })
+	}
+}
+
+func takesKeyInOrder(t *testing.T, key string) {
 	db, ours, theirs := busFile(t)
 	inBus(t, db, func(tx *sql.Tx) error {
-		return errors.Join(ours.Offer(t.Context(), tx, busEvent("a.waits", "k")),
-			ours.Offer(t.Context(), tx, busEvent("a.behind", "k")),
-			ours.Offer(t.Context(), tx, busEvent("a.other", "o")), theirs.Offer(t.Context(), tx, busEvent("b.same", "k")),
-			ours.Offer(t.Context(), tx, busEvent("a.free", "")))
+		return errors.Join(ours.Offer(t.Context(), tx, busEvent("a.waits", key)),
+			ours.Offer(t.Context(), tx, busEvent("a.behind", key)),
+			ours.Offer(t.Context(), tx, busEvent("a.other", "o")), theirs.Offer(t.Context(), tx, busEvent("b.same", key)),
+			ours.Offer(t.Context(), tx, busEvent("a.free", "free")))
 	})
 	for later, want := range map[time.Duration][]string{time.Hour: {"a.other", "b.same", "a.free"},
 		-time.Hour: {"a.waits", "a.behind", "a.other", "b.same", "a.free"}} {

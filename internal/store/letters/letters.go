@@ -167,9 +167,9 @@ func (t table) query(q Query) *Query {
 		q.Kept = served{q.column(q.Destinations).Text, q.column(q.DeliveredTo).Text}
 	}
 	q.Owed = t.layout.Table == outbox.DeliveriesOf("", "").Table || t.layout.Table == subscribed.Table
-	for _, name := range append([]string{q.Key}, q.KeyScope...) {
+	for _, name := range append([]string{q.Key, q.KeylessScope}, q.KeyScope...) {
 		c := q.column(name)
-		if t.layout.Key != "" && name != q.Position && !slices.Contains(q.KeyColumns, c) {
+		if name != "" && name != q.Position && !slices.Contains(q.KeyColumns, c) {
 			q.KeyColumns = append(q.KeyColumns, c)
 		}
 	}

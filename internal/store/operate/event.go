@@ -133,7 +133,7 @@ func (r *EventRow) dateByID() {
 func mayWait(l outbox.Layout, rows []EventRow) map[int64]*EventRow {
 	at := map[int64]*EventRow{}
 	for i := range rows {
-		if r := &rows[i]; r.Undelivered(l) && r.Key != nil {
+		if r := &rows[i]; r.Undelivered(l) && (r.Key != nil || l.KeylessScope != "") {
 			at[r.Position] = r
 		}
 	}

@@ -51,7 +51,7 @@ func Suite(t *testing.T, open func(t *testing.T) Harness) {
 		"a hanging handler holds up no other key": hanging, "reasons of dead letters": reasons,
 		"a replayed letter is handled": replayed, "copies have no effect": copies,
 		"batches, and what fails in them": batches, "types that are not the group's": only,
-		"processes share and succeed": processes, "a second reader is refused": secondReader, "what an event causes": caused,
+		"events without a key": sequence, "processes share and succeed": processes, "a second reader is refused": secondReader, "what an event causes": caused,
 		"handlers that never return": hung, "a stop with a handler that never returns": hungAtTheEnd,
 		"pools that are too small": poolSize, "failures are logged": failuresTold, "errors of other systems": foreign,
 	} {
@@ -440,6 +440,73 @@ func processes(t *testing.T, h Harness) {
 	if n, distinct := h.count(t, "effects"), h.count(t, "(SELECT DISTINCT key, n FROM effects) AS d"); n != distinct {
 		t.Errorf("%d effects of %d events", n, distinct)
 	}
+}
+
+// sequence has two processes of eight workers each handle the events of two applications, which
+// have no key: each application's in order, the first failing once; or, if the layout has no scope
+// for them, in parallel.
+func sequence(t *testing.T, h Harness) {
+	h.Layout = outbox.EventOutbox()
+	const events = 60
+	h.Exec(t, "INSERT INTO apps (id, name, namespace) VALUES ('11111111-1111-7111-8111-111111111111', 'A', 'a')")
+	h.Exec(t, "INSERT INTO apps (id, name, namespace) VALUES ('22222222-2222-7222-8222-222222222222', 'B', 'b')")
+	offer := func(number int) {
+		app := []string{"11111111-1111-7111-8111-111111111111", "22222222-2222-7222-8222-222222222222"}[number%2]
+		h.Exec(t, `INSERT INTO event_outbox (app_id, event_id, event_type, payload) VALUES (?1, ?2, 'happened', ?3)`,
+			app, uuid.NewString(), fmt.Sprintf(`{"n": %d}`, number))
+	}
+	for n := range events {
+		offer(n)
+	}
+	var mu sync.Mutex
+	handled := map[string][]int{}
+	var stops []func()
+	for range 2 {
+		cfg := h.quick("billing")
+		cfg.Workers = 8
+		g := h.group(t, cfg)
+		group.Handle(g, "happened", func(_ context.Context, _ *sql.Tx, m group.Message[order]) error {
+			time.Sleep(time.Duration(m.Data.N*7%5) * time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			handled[m.TenantID] = append(handled[m.TenantID], m.Data.N)
+			if m.Attempt == 1 && m.Data.N < 2 {
+				return errors.New("fails once")
+			}
+			return nil
+		})
+		stops = append(stops, run(t, g))
+	}
+	done := func() bool { return h.count(t, "event_outbox WHERE status <> 'published'") == 0 }
+	until(t, "the events", done)
+	for tenant, numbers := range handled {
+		if len(numbers) != events/2+1 || numbers[0] != numbers[1] || !slices.IsSorted(numbers) {
+			t.Errorf("the events of %s were handled in the order %v", tenant, numbers)
+		}
+	}
+	for _, stop := range stops {
+		stop()
+	}
+	if h.TakeTurns {
+		return
+	}
+	h.Layout.KeylessScope = ""
+	g := h.group(t, h.quick("billing"))
+	meet := make(chan struct{})
+	group.Handle(g, "happened", func(ctx context.Context, _ *sql.Tx, _ group.Message[order]) error {
+		select {
+		case meet <- struct{}{}:
+			return nil
+		case <-meet:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	offer(0)
+	offer(2)
+	run(t, g)
+	until(t, "two events at a time", done)
 }
 
 func caused(t *testing.T, h Harness) {

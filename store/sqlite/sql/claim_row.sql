@@ -11,7 +11,7 @@ time.
     e.{{.ID}},
     e.{{.Position}},
     {{template "lane" .}},
-    {{if .Key}}{{template "key_text" .}}{{else}}NULL{{end}},
+    {{template "order_key" .}},
     {{if .Sequence}}coalesce(e.{{.Sequence}}, 0){{else}}e.{{.Position}}{{end}},
     coalesce(e.{{.Attempts}}, 0),
     {{if .Generation}}coalesce(e.{{.Generation}}, 0){{else}}0{{end}},
@@ -33,12 +33,12 @@ time.
 {{define "due" -}}
 (?1 >> {{template "lane" .}}) & 1
    AND (e.{{.NextRetryAt}} IS NULL OR {{template "retry_at" .}} <= ?2)
-   {{- if .Key}}
-   AND (e.{{.Key}} IS NULL OR {{template "key_text" .}} NOT IN (
-           SELECT {{template "key_text" .}}
+   {{- if or .Key .KeylessScope}}
+   AND (NOT {{template "ordered" .}} OR {{template "order_key" .}} NOT IN (
+           SELECT {{template "order_key" .}}
              FROM {{.Table}} AS e{{with .Waiting}} INDEXED BY {{.}}{{end}}
             WHERE {{if not .OneForm}}e.{{.NextRetryAt}} IS NOT NULL AND {{end}}{{template "retry_at" .}} > ?2
               AND e.{{template "undelivered" .}}
-              AND e.{{.Key}} IS NOT NULL))
+              AND {{template "ordered" .}}))
    {{- end}}
 {{- end}}

@@ -7,7 +7,7 @@ WITH waiting AS MATERIALIZED (
       FROM {{.Table}} e
      WHERE e.{{.NextRetryAt}} > now()
        AND e.{{template "undelivered" .}}
-       AND e.{{.Key}} IS NOT NULL
+       AND {{template "ordered" .}}
      ORDER BY 1, e.{{.NextRetryAt}} DESC
 )
 SELECT e.{{.Position}}::bigint, w.id, w.until
@@ -15,5 +15,5 @@ SELECT e.{{.Position}}::bigint, w.id, w.until
   JOIN waiting w ON w.key = {{template "order_key" .}}
  WHERE e.{{.Position}} = ANY ({{arg .Positions}}::bigint[])
    AND e.{{template "undelivered" .}}
-   AND e.{{.Key}} IS NOT NULL
+   AND {{template "ordered" .}}
    AND (e.{{.NextRetryAt}} IS NULL OR e.{{.NextRetryAt}} <= now())

@@ -6,7 +6,7 @@ nearly always empty, and are hashed once a claim, without regard to the position
 waiting row waits with it. A probe a row (NOT EXISTS) would be a scan a row on a mapped table without that index
 (measured: 6.6 s for 1000 undelivered rows of 30,000).
 Lanes are the bits of a number: a generic plan looks through an array element by element. The lane of a row with a key
-is left to the caller, who has it in the hash of the key.
+is left to the caller, who has it in the hash of the key or of its sequence.
 Unreadable leaves out every column whose type, size or content can make the row unreadable, and Bare the texts of the
 topic, the key and the tenant too: then only a key from which no lane can be computed is unreadable.
 */ -}}
@@ -14,7 +14,7 @@ topic, the key and the tenant too: then only a key from which no lane can be com
 {{define "claim_columns" -}}
     e.{{.ID}},
     e.{{.Position}}::bigint,
-    {{if and .Key (not .Part)}}CASE WHEN e.{{.Key}} IS NULL THEN {{template "lane" .}} END
+    {{if and .KeylessScope (not .Part)}}NULL::smallint{{else if and .Key (not .Part)}}CASE WHEN e.{{.Key}} IS NULL THEN {{template "lane" .}} END
     {{- else}}{{template "lane" .}}{{end}},
     {{template "order_key" .}},
     {{if and .Sequence .Unreadable}}0::bigint{{else if .Sequence}}coalesce(e.{{.Sequence}}, 0)::bigint{{else}}e.{{.Position}}::bigint{{end}},
@@ -39,13 +39,13 @@ topic, the key and the tenant too: then only a key from which no lane can be com
 {{define "due" -}}
 ($1::bigint >> {{template "lane" .}}) & 1 = 1
    AND (e.{{.NextRetryAt}} IS NULL OR e.{{.NextRetryAt}} <= now())
-   {{- if .Key}}
-   AND (e.{{.Key}} IS NULL OR {{template "order_key" .}} NOT IN (
+   {{- if or .Key .KeylessScope}}
+   AND (NOT {{template "ordered" .}} OR {{template "order_key" .}} NOT IN (
            SELECT {{template "order_key" .}}
              FROM {{.Table}} e
             WHERE e.{{.NextRetryAt}} > now()
               AND e.{{template "undelivered" .}}
-              AND e.{{.Key}} IS NOT NULL
+              AND {{template "ordered" .}}
             UNION ALL
            SELECT unnest($3::bigint[])))
    {{- else}}
@@ -66,13 +66,13 @@ its key is read and left out by the caller, with all behind it; so is one that p
 a name that JSON writes in several ways. All undelivered rows are read for it, so claim.sql asks only where something
 is paused (measured: 0.4 s for 100,000 rows of 50,000 keys for a topic, 0.6 to 0.9 for a destination). */ -}}
 {{define "unpaused"}}
-   AND ({{if .Key}}e.{{.Key}} IS NOT NULL OR {{end}}NOT {{template "paused" .}})
-   {{- if .Key}}
-   AND (e.{{.Key}} IS NULL OR {{template "order_key" .}} NOT IN (
+   AND ({{template "ordered" .}} OR NOT {{template "paused" .}})
+   {{- if or .Key .KeylessScope}}
+   AND (NOT {{template "ordered" .}} OR {{template "order_key" .}} NOT IN (
            SELECT {{template "order_key" .}}
              FROM {{.Table}} e
             WHERE e.{{template "undelivered" .}}
-              AND e.{{.Key}} IS NOT NULL
+              AND {{template "ordered" .}}
             GROUP BY 1
            HAVING min(e.{{.Position}}) = min(e.{{.Position}}) FILTER (WHERE {{template "paused" .}})))
    {{- end}}

@@ -1,21 +1,31 @@
 {{- /*
 What orders a table's rows: the hash of the key, and the lane, which is that hash's last six bits. Rows without a key
-spread over the lanes by id, or are in that of their scope. Computed here, in the database, so that writers in every
+are one sequence per value of KeylessScope, as if that value were their key. Without KeylessScope they have no order and
+spread over the lanes by id. Computed here, in the database, so that writers in every
 language agree, and when claiming rather than in stored columns (docs/adr/0004). A hash, so that it is eight bytes;
 two keys that share one merely wait for each other. U+001F keeps ('ab', 'c') and ('a', 'bc') apart.
 */ -}}
 
 {{define "order_key" -}}
-    {{- if .Key -}} hashtextextended({{template "key_text" .}}, 0)
+    {{- if and .Key .KeylessScope -}} hashtextextended(coalesce({{template "key_text" .}}, {{template "sequence_text" .}}), 0)
+    {{- else if .Key -}} hashtextextended({{template "key_text" .}}, 0)
+    {{- else if .KeylessScope -}} hashtextextended({{template "sequence_text" .}}, 0)
     {{- else -}} NULL::bigint
     {{- end -}}
 {{- end}}
 
+{{- /* Whether a row has an order_key. */ -}}
+{{define "ordered" -}}
+    {{- if .KeylessScope}}true{{else if .Key}}e.{{.Key}} IS NOT NULL{{else}}false{{end -}}
+{{- end}}
+
+{{define "sequence_text"}}E'\x1f' || coalesce(e.{{.KeylessScope}}::text, ''){{end}}
+
 {{- /* What a sink owes has the lane of its event, so that a sink that remembers by lanes knows it again. */ -}}
 {{define "lane" -}}
     {{- if .Part -}} e.lane
-    {{- else if .Key -}} (coalesce(hashtextextended({{template "key_text" .}}, 0), hashtextextended(e.{{or .KeylessScope .ID}}::text, 0)) & 63)::smallint
-    {{- else -}} (hashtextextended(e.{{or .KeylessScope .ID}}::text, 0) & 63)::smallint
+    {{- else if .KeylessScope -}} ({{template "order_key" .}} & 63)::smallint
+    {{- else -}} (coalesce({{template "order_key" .}}, hashtextextended(e.{{.ID}}::text, 0)) & 63)::smallint
     {{- end -}}
 {{- end}}
 

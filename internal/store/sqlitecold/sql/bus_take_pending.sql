@@ -7,6 +7,6 @@ SELECT e.id, e.app_id, e.event_id, e.event_type, e.payload, coalesce(e.event_key
  WHERE e.status = 'pending'{{with .App}} AND e.app_id = {{arg .}}{{end}}
    AND (e.next_retry_at IS NULL OR e.next_retry_at <= {{arg .Now}})
    AND NOT EXISTS (SELECT 1 FROM event_outbox AS b
-                    WHERE b.next_retry_at > {{arg .Now}} AND +b.status = 'pending' AND +b.app_id = e.app_id AND b.event_key = e.event_key AND b.position < e.position)
+                    WHERE b.next_retry_at > {{arg .Now}} AND +b.status = 'pending' AND +b.app_id = e.app_id AND coalesce(b.event_key, '') = coalesce(e.event_key, '') AND b.position < e.position)
  ORDER BY e.position
  LIMIT {{arg .Limit}}

@@ -34,8 +34,6 @@ SELECT (SELECT count(*) FROM chosen) - (SELECT count(*) FROM fit),
 
 {{- define "dlq_keys"}}(SELECT count(*) FROM key WHERE {{.}}), (SELECT json_group_array(name) FROM (SELECT CAST(name AS TEXT) AS name FROM key WHERE {{.}} ORDER BY name LIMIT 10)){{end}}
 
-{{- define "order_key"}}{{if .Key}}{{template "key_text" .}}{{else}}NULL{{end}}{{end}}
-
 {{- /* The rows of letters, as e: in their table, or as they were when they left. */ -}}
 {{- define "dlq_rows_chosen"}}{{if .DeleteDead}}(SELECT {{template "dlq_origin" .}} FROM chosen c) AS e{{else}}chosen c CROSS JOIN {{.Table}} AS e ON {{template "dlq_same" .}}{{end}}{{end}}
 {{- define "dlq_rows_pending"}}

@@ -3,7 +3,7 @@
 -- other columns from the row that has it. Locks nothing.
 -- Index: the partial one on the position of undelivered rows; for the keys that wait that of the waiting rows.
 WITH waiting AS MATERIALIZED (
-    SELECT {{if .Key}}{{template "key_text" .}}{{else}}NULL{{end}} AS key
+    SELECT {{template "order_key" .}} AS key
       FROM {{.Table}} AS e
      WHERE e.{{.NextRetryAt}} IS NOT NULL AND {{template "retry_at" .}} > {{arg .Now}}
        AND +e.{{template "undelivered" .}}
@@ -12,9 +12,9 @@ SELECT lane, count(*), min(position), written, id, {{arg .Now}},
        count(*) FILTER (WHERE retrying), count(*) FILTER (WHERE NOT retrying AND behind), count(DISTINCT key) FILTER (WHERE NOT retrying AND behind)
   FROM (SELECT {{template "lane" .}} AS lane, e.{{.Position}} AS position, e.{{or .TimeID .ID}} AS id,
                {{if .WrittenAt}}CAST(e.{{.WrittenAt}} AS TEXT){{else}}NULL{{end}} AS written,
-               {{if .Key}}{{template "key_text" .}}{{else}}NULL{{end}} AS key,
+               {{template "order_key" .}} AS key,
                e.{{.NextRetryAt}} IS NOT NULL AND {{template "retry_at" .}} > {{arg .Now}} AS retrying,
-               {{if .Key}}coalesce({{template "key_text" .}} IN (SELECT w.key FROM waiting w WHERE w.key IS NOT NULL), false){{else}}false{{end}} AS behind
+               coalesce({{template "order_key" .}} IN (SELECT w.key FROM waiting w WHERE w.key IS NOT NULL), false) AS behind
           FROM {{.Table}} AS e
          WHERE e.{{template "undelivered" .}}
          ORDER BY e.{{.Position}}

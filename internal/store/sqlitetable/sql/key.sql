@@ -1,6 +1,7 @@
 {{- /*
-What orders a table's rows: the key with its scope, and the lane. Rows without a key spread over the lanes by id, or
-are in that of their scope. SQLite has no hash function, and one of Go's would leave writers and tools in other
+What orders a table's rows: the key with its scope, and the lane. Rows without a key are one sequence per value of
+KeylessScope, as if that value were their key. Without KeylessScope they have no order and spread over the lanes by id.
+SQLite has no hash function, and one of Go's would leave writers and tools in other
 languages outside; so the lane is a sum over the length and the last characters, which in ids, numbers and names are
 those that differ. Lanes divide the work of several relays and order nothing by themselves: two keys in one lane do
 not wait for each other. U+001F keeps ('ab', 'c') and ('a', 'bc') apart.
@@ -27,6 +28,19 @@ not wait for each other. U+001F keeps ('ab', 'c') and ('a', 'bc') apart.
 
 {{define "key_text" -}}
     {{- range .KeyScope}}coalesce(e.{{.}}, '') || char(31) || {{end}}e.{{.Key}}
+{{- end}}
+
+{{define "order_key" -}}
+    {{- if and .Key .KeylessScope}}coalesce({{template "key_text" .}}, char(31) || coalesce(e.{{.KeylessScope}}, ''))
+    {{- else if .Key}}{{template "key_text" .}}
+    {{- else if .KeylessScope}}char(31) || coalesce(e.{{.KeylessScope}}, '')
+    {{- else}}NULL
+    {{- end -}}
+{{- end}}
+
+{{- /* Whether a row has an order_key. */ -}}
+{{define "ordered" -}}
+    {{- if .KeylessScope}}true{{else if .Key}}e.{{.Key}} IS NOT NULL{{else}}false{{end -}}
 {{- end}}
 
 {{- /* As the partial indexes have it: to SQLite a list of one value is not the same as an equality. */ -}}
