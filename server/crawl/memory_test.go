@@ -124,6 +124,10 @@ func (m *memory) LastSeqs(context.Context, string, []uuid.UUID) (map[uuid.UUID]i
 	return nil, errors.New("not asked for by this package")
 }
 
+func (m *memory) EndedRuns(context.Context, string, []uuid.UUID) (map[uuid.UUID]int64, error) {
+	return nil, errors.New("not asked for by this package")
+}
+
 func (m *memory) Change(ctx context.Context, tenant string, run uuid.UUID, c Change) (Changed, error) {
 	leave, err := m.enter("Change")
 	defer leave()

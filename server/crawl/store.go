@@ -30,6 +30,9 @@ type Store interface {
 	// LastSeqs returns the number of the last event of each of these runs. A run without events,
 	// unknown, or of another tenant is left out.
 	LastSeqs(ctx context.Context, tenant string, runs []uuid.UUID) (map[uuid.UUID]int64, error)
+	// EndedRuns returns those of these runs of the tenant that have a final status, with the number
+	// of the last event, or 0.
+	EndedRuns(ctx context.Context, tenant string, runs []uuid.UUID) (map[uuid.UUID]int64, error)
 	// Change does all of c or nothing, under the lock of the run's row.
 	Change(ctx context.Context, tenant string, run uuid.UUID, c Change) (Changed, error)
 

@@ -56,6 +56,10 @@ func (l *long) LastSeqs(_ context.Context, _ string, runs []uuid.UUID) (map[uuid
 	return last, nil
 }
 
+func (l *long) EndedRuns(context.Context, string, []uuid.UUID) (map[uuid.UUID]int64, error) {
+	return nil, nil
+}
+
 // silent acknowledges and publishes nothing.
 type silent struct{}
 

@@ -93,6 +93,11 @@ func (l runLog) Tops(ctx context.Context, tenant string, runs []uuid.UUID) (tops
 	return tops, err
 }
 
+func (l runLog) Ended(ctx context.Context, tenant string, runs []uuid.UUID) (ends map[uuid.UUID]int64, err error) {
+	aside(func() { ends, err = l.store.EndedRuns(ctx, tenant, runs) })
+	return ends, err
+}
+
 // aside calls fn on a goroutine of its own and waits for it. A goroutine's stack grows with the
 // deepest call and keeps that size. A stream's would be 16 KB for as long as it is open, because it
 // asked the database something at its beginning (measured; half of that with this).

@@ -86,7 +86,7 @@ func (c *connection) stream(ctx context.Context, reader *stream.Reader) error {
 		if err = c.send(reader, b); err != nil {
 			return err
 		}
-		if c.over(b) || c.due() {
+		if c.over(reader, b) || c.due() {
 			return nil
 		}
 	}
@@ -219,13 +219,13 @@ func (c *connection) flush() error {
 }
 
 // over tells whether the client has everything there will ever be.
-func (c *connection) over(b stream.Batch) bool {
+func (c *connection) over(reader *stream.Reader, b stream.Batch) bool {
 	if n := len(b.Messages); n > 0 {
 		last, end := b.Messages[n-1], &c.ends[b.Source]
 		end.reached = crawl.Terminal(last.Type) && c.starts[b.Source].Topic == "" || end.known && last.Seq >= end.last
 	}
-	for _, end := range c.ends {
-		if !end.reached {
+	for i, end := range c.ends {
+		if !end.reached && !reader.Ended(i) {
 			return false
 		}
 	}

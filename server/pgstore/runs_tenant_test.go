@@ -197,7 +197,7 @@ func TestPlans(t *testing.T) {
 		"run_list of a status": {"crawl_runs_cancelled on", "ROW(created_at, id) <"},
 		"run_list of an app":   {"crawl_runs_app on", "ROW(created_at, id) <"},
 		"run_list of both":     {"crawl_runs_app_cancelled on", "ROW(created_at, id) <"},
-		"run_events":           {bySeq}, "run_last_seqs": {bySeq}, "run_lock": {pkey}, "run_last": {bySeq},
+		"run_events":           {bySeq}, "run_last_seqs": {bySeq}, "run_ended": {pkey, bySeq}, "run_lock": {pkey}, "run_last": {bySeq},
 		"run_known": {"crawl_events_event_id_key"}, "run_append": {}, "run_send": {bySeq}, "run_change": {pkey},
 		"run_change with progress": {pkey}, "run_claim": {"crawl_runs_waiting", "crawl_runs_held"},
 		"run_renew": {pkey}, "run_held": {pkey}, "run_release": {pkey},

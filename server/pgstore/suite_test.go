@@ -67,6 +67,11 @@ func newHarness(t *testing.T, url string) storetest.StoreHarness {
 			t.Helper()
 			exec(t, pool, numbered(sql), args...)
 		},
+		TryExec: func(t *testing.T, sql string, args ...any) error {
+			t.Helper()
+			_, err := pool.Exec(t.Context(), numbered(sql), args...)
+			return err
+		},
 		Value: func(t *testing.T, sql string, args ...any) string {
 			t.Helper()
 			return pgtest.Query[string](t, pool, "SELECT coalesce(("+numbered(sql)+")::text, '')", args...)

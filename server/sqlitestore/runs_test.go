@@ -209,6 +209,7 @@ func TestPlans(t *testing.T) {
 			"w USING INDEX crawl_runs_waiting (tenant_id=?)"},
 		"run_events":    {bySeq + " AND seq>?)"},
 		"run_last_seqs": {"r USING COVERING INDEX crawl_runs_ids (id=? AND tenant_id=?)", lastSeq},
+		"run_ended":     {"r USING INDEX crawl_runs_ids (id=? AND tenant_id=?)", lastSeq},
 		"run_lock":      {runKey},
 		"run_last":      {bySeq},
 		"run_known":     {"e USING INDEX crawl_events_event_id_key (crawl_id=? AND event_id=?)"},
@@ -231,7 +232,7 @@ func TestPlans(t *testing.T) {
 			 INSERT INTO crawl_runs (tenant_id, app_package, crawler, idempotency_key, status, lease_owner, lease_expires_at)
 			 SELECT CASE WHEN i % 2 THEN 'acme' ELSE 'umbrella' END, 'p', CASE WHEN i % 4 < 2 THEN 'demo' ELSE 'external' END, i, CASE WHEN i % 50 THEN 'FAILED' ELSE 'RUNNING' END,
 			        'somebody', '9' FROM n`,
-			`INSERT INTO crawl_events (crawl_id, event_type, payload) SELECT r.id, 'A', '{}' FROM (SELECT id FROM crawl_runs LIMIT 10) r, (SELECT 1 FROM crawl_runs LIMIT 200)`,
+			`INSERT INTO crawl_events (crawl_id, event_type, payload) SELECT r.id, 'A', '{}' FROM (SELECT id FROM crawl_runs WHERE status IN ('PENDING', 'RUNNING') LIMIT 10) r, (SELECT 1 FROM crawl_runs LIMIT 200)`,
 			`INSERT INTO outbox_tokens (id, tenant_id, scopes, sha256) SELECT 'aaaaaaaaaaa' || char(96 + value), 'shop', '["read"]', randomblob(32) FROM json_each('[1,2,3,4,5,6,7,8,9]')`,
 			`INSERT INTO outbox_tickets (sha256, token_id, scopes, expires_at) SELECT randomblob(32), id, scopes, created_at FROM outbox_tokens, (SELECT 1 FROM crawl_runs LIMIT 200)`,
 		} {

@@ -45,6 +45,11 @@ func newHarness(t *testing.T) storetest.StoreHarness {
 			t.Helper()
 			exec(t, db, text, stored(args)...)
 		},
+		TryExec: func(t *testing.T, text string, args ...any) error {
+			t.Helper()
+			_, err := db.Writes().ExecContext(t.Context(), text, stored(args)...)
+			return err
+		},
 		Value: func(t *testing.T, text string, args ...any) (value string) {
 			t.Helper()
 			if err := db.Reads().QueryRowContext(t.Context(), "SELECT coalesce(CAST(("+text+") AS TEXT), '')",

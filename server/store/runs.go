@@ -246,8 +246,17 @@ func (p *pageSize) saw(average int) { p.average.Store(max(int64(average), p.aver
 
 // LastSeqs implements crawl.Store.
 func (r *Runs) LastSeqs(ctx context.Context, tenant string, runs []uuid.UUID) (map[uuid.UUID]int64, error) {
+	return r.lastSeqs(ctx, "run_last_seqs", tenant, runs)
+}
+
+// EndedRuns implements crawl.Store.
+func (r *Runs) EndedRuns(ctx context.Context, tenant string, runs []uuid.UUID) (map[uuid.UUID]int64, error) {
+	return r.lastSeqs(ctx, "run_ended", tenant, runs)
+}
+
+func (r *Runs) lastSeqs(ctx context.Context, name, tenant string, runs []uuid.UUID) (map[uuid.UUID]int64, error) {
 	last := make(map[uuid.UUID]int64, len(runs))
-	err := r.db.Read(ctx, tenant, Ask{"run_last_seqs", asked{Tenant: tenant, Runs: runs}, func(row Row) error {
+	err := r.db.Read(ctx, tenant, Ask{name, asked{Tenant: tenant, Runs: runs}, func(row Row) error {
 		var id uuid.UUID
 		var seq int64
 		err := row.Scan(&id, &seq)

@@ -111,6 +111,8 @@ func Plans(t *testing.T, owner, gateway, worker Explained) map[string]string {
 	fails("list events", err)
 	_, err = r.LastSeqs(t.Context(), acme, []uuid.UUID{run.ID})
 	fails("last numbers", err)
+	_, err = r.EndedRuns(t.Context(), acme, []uuid.UUID{run.ID})
+	fails("ended runs", err)
 	c, err := w.ClaimRun(t.Context(), uuid.New(), []string{"demo"}, time.Minute, nil)
 	fails("claim", err)
 	_, err = w.Change(t.Context(), acme, run.ID, crawl.Change{From: runningOnly, Hold: &c.Hold, Events: runEvents("C"),

@@ -24,6 +24,7 @@ func runTests() []test {
 		{name: "bounds a page of runs in bytes", run: boundsPageOfRuns},
 		{name: "hides the runs of another tenant", run: hidesRunsOfAnotherTenant},
 		{name: "numbers events by plain SQL", run: numbersPlainSQL},
+		{name: "a final status set by plain SQL ends the log", run: endsByStatus},
 	}, changeTests(), leaseTests(), shareTests(), workerTests())
 }
 
@@ -382,6 +383,38 @@ func hidesRunsOfAnotherTenant(t *testing.T, s *suite) {
 
 // Rows in the words of the seeds get the next number of their run, an id, a time and the tenant;
 // where no run has one, the default's.
+// endsByStatus has plain SQL set the status of runs that have one event. The log then accepts no
+// event, from the library or from plain SQL, except the terminal event of that status.
+func endsByStatus(t *testing.T, s *suite) {
+	r := s.runs(t)
+	const insert = "INSERT INTO crawl_events (crawl_id, event_type, payload) VALUES (?1, ?2, '{}')"
+	running := r.start(t)
+	for status, terminal := range map[crawl.Status]string{crawl.Completed: crawl.RunCompleted, crawl.Failed: crawl.RunFailed,
+		crawl.Cancelled: crawl.RunCancelled} {
+		run := r.start(t)
+		s.Exec(t, "UPDATE crawl_runs SET status = ?1 WHERE id = ?2", string(status), run.ID)
+		ended, err := r.EndedRuns(t.Context(), acme, []uuid.UUID{run.ID, running.ID, uuid.New()})
+		if err != nil || len(ended) != 1 || ended[run.ID] != 1 {
+			t.Errorf("ended runs: %v, error %v; want the %s one with one event", ended, err, status)
+		}
+		if others, err := r.EndedRuns(t.Context(), "other", []uuid.UUID{run.ID}); err != nil || len(others) != 0 {
+			t.Errorf("ended runs of another tenant: %v, error %v", others, err)
+		}
+		_, err = r.Change(t.Context(), acme, run.ID, crawl.Change{Events: runEvents(crawl.Processing)})
+		if state := new(crawl.StateError); !errors.As(err, &state) {
+			t.Errorf("%s, append by the library: %v, want a StateError", status, err)
+		}
+		for _, refused := range []string{crawl.Processing, crawl.RunCompleted, crawl.RunFailed, crawl.RunCancelled} {
+			if err := s.TryExec(t, insert, run.ID, refused); (err == nil) != (refused == terminal) {
+				t.Errorf("%s, insert %s: %v", status, refused, err)
+			}
+		}
+	}
+	if none, err := r.EndedRuns(t.Context(), acme, nil); err != nil || len(none) != 0 {
+		t.Errorf("ended runs of none: %v, error %v", none, err)
+	}
+}
+
 func numbersPlainSQL(t *testing.T, s *suite) {
 	r := s.runs(t)
 	run := r.start(t).ID

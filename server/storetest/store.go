@@ -19,6 +19,8 @@ type StoreHarness struct {
 	// Exec and Value are as those of outboxtest.StoreHarness.
 	Exec  func(t *testing.T, sql string, args ...any)
 	Value func(t *testing.T, sql string, args ...any) string
+	// TryExec is Exec for a statement that the database may refuse.
+	TryExec func(t *testing.T, sql string, args ...any) error
 }
 
 // suite is one test's harness.

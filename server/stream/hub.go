@@ -25,7 +25,14 @@ type Log interface {
 	// Tops returns the number of the last event of each of these runs; a run without events may be
 	// left out.
 	Tops(ctx context.Context, tenant string, runs []uuid.UUID) (map[uuid.UUID]int64, error)
+	// Ended returns those of these runs that have a final status, with the number of the last event,
+	// or 0.
+	Ended(ctx context.Context, tenant string, runs []uuid.UUID) (map[uuid.UUID]int64, error)
 }
+
+// endInterval is how often the log is asked which runs have a final status. A run ends with its
+// terminal event, unless the application sets the status alone.
+const endInterval = time.Second
 
 // pollInterval is how often the log is asked for events that did not arrive live (FR-005's).
 const pollInterval = 200 * time.Millisecond
@@ -148,10 +155,13 @@ func (h *Hub) Run(ctx context.Context) error {
 			}
 		})
 	}
-	failing := false
+	failing, asked := false, time.Time{}
 	for pause := pollInterval; backoff.Wait(ctx, pause); {
 		began := time.Now()
-		err := h.poll(ctx)
+		err := h.poll(ctx, h.ask)
+		if err == nil && began.Sub(asked) >= endInterval {
+			err, asked = h.poll(ctx, h.askEnds), began
+		}
 		if err != nil && ctx.Err() == nil {
 			if !failing {
 				h.cfg.Logger.Error("streams cannot ask the log for lost events, trying again", "error", err)
@@ -170,9 +180,8 @@ func (h *Hub) Run(ctx context.Context) error {
 // topsAtOnce bounds one question: each run costs a probe of an index.
 const topsAtOnce = 500
 
-// poll asks for the last number of every followed run, and has those read that did not arrive. One
-// question serves all readers.
-func (h *Hub) poll(ctx context.Context) error {
+// poll asks the log about every followed run. One question serves all readers.
+func (h *Hub) poll(ctx context.Context, ask func(context.Context, string, ...*runTail) error) error {
 	h.mu.Lock()
 	byTenant := map[string][]*runTail{}
 	for source, t := range h.tails {
@@ -186,13 +195,14 @@ func (h *Hub) poll(ctx context.Context) error {
 		for len(tails) > 0 {
 			some := tails[:min(len(tails), topsAtOnce)]
 			tails = tails[len(some):]
-			problems = append(problems, h.ask(ctx, tenant, some...))
+			problems = append(problems, ask(ctx, tenant, some...))
 		}
 	}
 	return errors.Join(problems...)
 }
 
-// ask asks the log for the last numbers of some runs of a tenant, and tells them.
+// ask asks the log for the last numbers of some runs of a tenant, and has events read that did not
+// arrive.
 func (h *Hub) ask(ctx context.Context, tenant string, tails ...*runTail) error {
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
@@ -207,6 +217,26 @@ func (h *Hub) ask(ctx context.Context, tenant string, tails ...*runTail) error {
 	}
 	for i, t := range tails {
 		t.reached(tops[runs[i]], before[i])
+	}
+	return nil
+}
+
+// askEnds asks the log which of some runs of a tenant have a final status, and tells those.
+func (h *Hub) askEnds(ctx context.Context, tenant string, tails ...*runTail) error {
+	ctx, cancel := context.WithTimeout(ctx, logTimeout)
+	defer cancel()
+	runs := make([]uuid.UUID, len(tails))
+	for i, t := range tails {
+		runs[i] = t.source.Run
+	}
+	ends, err := h.log.Ended(ctx, tenant, runs)
+	if err != nil {
+		h.stats.logErrors.Add(1)
+		return err
+	}
+	for i, t := range tails {
+		last, ended := ends[runs[i]]
+		t.mark(ended, last)
 	}
 	return nil
 }

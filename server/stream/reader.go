@@ -23,6 +23,7 @@ type Reader struct {
 	timer   *time.Timer
 	beyond  atomic.Bool
 	ended   atomic.Bool
+	mayEnd  atomic.Bool // Ended may have changed
 }
 
 // Start is where a reader begins: a source, and the number of the last event it has.
@@ -95,7 +96,20 @@ func (r *Reader) End() {
 // ErrEnded says that End was called.
 var ErrEnded = errors.New("the reader was ended")
 
-// Next returns what comes next, waiting for it up to idle; an empty batch says that nothing came.
+// Ended tells whether a source, by its place in the reader's list, is a run whose status is final
+// and all of whose events were given out. It is false for up to some seconds after the run's end.
+func (r *Reader) Ended(source int) bool {
+	t, ok := r.tails[source].(*runTail)
+	if !ok {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ended >= endedAsks && r.cursors[source] >= t.lastSeq
+}
+
+// Next returns what comes next, waiting for it up to idle; an empty batch says that nothing came, or
+// that Ended may be true now.
 // While the log cannot be read nothing comes. Errors: ctx's, ErrEnded and ErrBeyond.
 func (r *Reader) Next(ctx context.Context, idle time.Duration) (Batch, error) {
 	deadline := time.Now().Add(idle)
@@ -109,6 +123,9 @@ func (r *Reader) Next(ctx context.Context, idle time.Duration) (Batch, error) {
 		}
 		if found || ctx.Err() != nil {
 			return b, ctx.Err()
+		}
+		if r.mayEnd.Swap(false) {
+			return Batch{}, nil
 		}
 		pause := time.Until(deadline)
 		if err != nil {

@@ -15,7 +15,13 @@ type runTail struct {
 	exists  int64              // an event with this number is said to be committed
 	told    map[int64]struct{} // numbers above top that messages have named, for the counts
 	filling bool               // somebody reads the log up to exists
+	ended   int                // times in a row that the log was asked and the run's status was final
+	lastSeq int64              // number of the run's last event, if ended is positive
 }
+
+// endedAsks is how often in a row a status has to be final. The time between is the application's,
+// to append the terminal event in a transaction after that of the status.
+const endedAsks = 2
 
 // maxTold bounds what messages that no event of the log follows can pile up.
 const maxTold = 1024
@@ -96,6 +102,25 @@ func (t *runTail) reached(top, before int64) {
 	}
 	t.exists = max(t.exists, top)
 	t.fill()
+}
+
+// mark records whether the run's status is final, and has the readers of one that is look again.
+func (t *runTail) mark(ended bool, last int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !ended {
+		t.ended = 0
+		return
+	}
+	t.ended, t.lastSeq = t.ended+1, last
+	if t.ended >= endedAsks {
+		t.exists = max(t.exists, last)
+		t.fill()
+		for r := range t.readers {
+			r.mayEnd.Store(true)
+		}
+		t.wake()
+	}
 }
 
 // add appends the event that follows top. mu is held.

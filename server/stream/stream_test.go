@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -26,6 +27,7 @@ type memory struct {
 	logDown   bool
 	pages     int
 	tops      int
+	ended     map[uuid.UUID]int64
 	subscribe func() // called before a subscription is made
 }
 
@@ -72,6 +74,15 @@ func (m *memory) Tops(_ context.Context, _ string, runs []uuid.UUID) (map[uuid.U
 		tops[run] = int64(len(m.log[run]))
 	}
 	return tops, nil
+}
+
+func (m *memory) Ended(context.Context, string, []uuid.UUID) (map[uuid.UUID]int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.logDown {
+		return nil, errors.New("no answer")
+	}
+	return maps.Clone(m.ended), nil
 }
 
 func (m *memory) Subscribe(_ context.Context, channel string, l outbox.Listener) (bool, func()) {
@@ -398,6 +409,39 @@ func TestOnePollForAllReaders(t *testing.T) {
 
 // A database that takes over may lack the last events. Their numbers will be used again, so readers
 // that have seen them must begin again.
+func TestReaderEndsWithTheStatusOfTheRun(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T, m *memory, h *Hub) {
+		run := uuid.New()
+		m.emit(run)
+		r := open(t, h, from(run, 0))
+		defer r.Close()
+		expect(t, r, 1)
+		m.locked(func() { m.ended = map[uuid.UUID]int64{run: 1} })
+		time.Sleep(endInterval)
+		m.locked(func() { m.ended = nil }) // the first answer alone does not count
+		time.Sleep(2 * endInterval)
+		if r.Ended(0) {
+			t.Error("the reader ends after one answer")
+		}
+		m.commit(run) // not published
+		m.locked(func() { m.ended = map[uuid.UUID]int64{run: 2} })
+		events := 0
+		for began := time.Now(); !r.Ended(0); {
+			b, err := r.Next(t.Context(), time.Hour)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if events += len(b.Messages); time.Since(began) > 4*endInterval {
+				t.Fatalf("the reader does not end; %d events came", events)
+			}
+		}
+		if events != 1 {
+			t.Errorf("%d events came before the end, want the last one", events)
+		}
+	})
+}
+
 func TestLogThatLostEvents(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *memory, h *Hub) {
 		run := uuid.New()

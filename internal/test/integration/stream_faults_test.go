@@ -226,6 +226,35 @@ func TestStreamIsTheSameBytesLiveAndLater(t *testing.T) {
 	}
 }
 
+// The application ends the run by UPDATE alone, as FR-006 lets it.
+func TestStreamEndsWithAFinalStatus(t *testing.T) {
+	tier.Full(t)
+	t.Parallel()
+	s := newStreams(t)
+	n := s.serve(t, nil)
+	run := s.start(t)
+	c := &client{nodes: []string{n.server.URL}, run: run}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.connect(context.WithoutCancel(t.Context()), never)
+		ended <- err
+	}()
+	eventually(t, "the client is there", func() bool { return n.hub.Stats().Readers == 1 })
+	s.exec(t, "UPDATE crawl_runs SET status = 'FAILED', completed_at = now() WHERE id = $1", run)
+	select {
+	case err := <-ended:
+		noError(t, err)
+	case <-time.After(tier.Patience()):
+		t.Fatal("the stream does not end")
+	}
+	if err := newRecord(s.logOf(t, run)).check(c); err != nil {
+		t.Error(err)
+	}
+	if status, err := c.connect(t.Context(), never); status != http.StatusNoContent {
+		t.Errorf("the client that has everything got %d, error %v; want 204", status, err)
+	}
+}
+
 // Rows as the seeds write them, with five columns: no number, no event id.
 func TestStreamOfRowsByPlainSQL(t *testing.T) {
 	tier.Full(t)

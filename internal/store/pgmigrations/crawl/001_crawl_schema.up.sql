@@ -85,7 +85,8 @@ BEGIN
 END
 $do$;
 
--- Numbers an event within its run and keeps the log closed after the terminal event.
+-- Numbers an event within its run and keeps the log closed after the terminal event. If the run's status is final,
+-- however it was set, the only event that the log still accepts is the terminal event of that status.
 --
 -- The lock on the run makes writers of one run take turns, so each reads the number the one before committed. (So seq,
 -- not id, is the order of a run: id is drawn before the lock is held.) NO KEY UPDATE, because the foreign keys of
@@ -100,8 +101,9 @@ CREATE OR REPLACE FUNCTION crawl_events_append() RETURNS trigger
 DECLARE
     last_seq  BIGINT;
     last_type VARCHAR(50);
+    state     TEXT;
 BEGIN
-    SELECT tenant_id INTO NEW.tenant_id FROM crawl_runs WHERE id = NEW.crawl_id FOR NO KEY UPDATE;
+    SELECT tenant_id, status INTO NEW.tenant_id, state FROM crawl_runs WHERE id = NEW.crawl_id FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         -- The foreign key says it better (23503); it is checked after the row is in, which needs a number.
         NEW.tenant_id := '';
@@ -115,6 +117,10 @@ BEGIN
 
     IF last_type IN ('RUN_COMPLETED', 'RUN_FAILED', 'RUN_CANCELLED') THEN
         RAISE EXCEPTION 'append % to crawl run %: the run ended with %', NEW.event_type, NEW.crawl_id, last_type
+            USING ERRCODE = 'check_violation', TABLE = 'crawl_events', CONSTRAINT = 'crawl_events_after_terminal';
+    END IF;
+    IF state IN ('COMPLETED', 'FAILED', 'CANCELLED') AND NEW.event_type <> 'RUN_' || state THEN
+        RAISE EXCEPTION 'append % to crawl run %: the status of the run is %; only RUN_% can follow', NEW.event_type, NEW.crawl_id, state, state
             USING ERRCODE = 'check_violation', TABLE = 'crawl_events', CONSTRAINT = 'crawl_events_after_terminal';
     END IF;
     IF NEW.seq IS NULL THEN

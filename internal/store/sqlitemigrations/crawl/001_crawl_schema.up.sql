@@ -60,12 +60,16 @@ CREATE INDEX crawl_runs_app ON crawl_runs (tenant_id, app_package, created_at DE
 CREATE INDEX crawl_runs_app_status ON crawl_runs (tenant_id, app_package, status, created_at DESC, id DESC);
 CREATE UNIQUE INDEX crawl_events_event_id_key ON crawl_events (crawl_id, event_id);
 
--- Keeps the log closed after the terminal event, and its numbers without a gap.
+-- Keeps the log closed after the terminal event, and its numbers without a gap. If the run's status is final, however it
+-- was set, the only event that the log still accepts is the terminal event of that status.
 CREATE TRIGGER crawl_events_append BEFORE INSERT ON crawl_events
 BEGIN
     SELECT raise(ABORT, 'crawl_events_after_terminal: the run has ended')
       FROM (SELECT event_type FROM crawl_events WHERE crawl_id = NEW.crawl_id ORDER BY seq DESC LIMIT 1)
      WHERE event_type IN ('RUN_COMPLETED', 'RUN_FAILED', 'RUN_CANCELLED');
+    SELECT raise(ABORT, 'crawl_events_after_terminal: the status of the run is final')
+      FROM crawl_runs r
+     WHERE r.id = NEW.crawl_id AND r.status IN ('COMPLETED', 'FAILED', 'CANCELLED') AND NEW.event_type <> 'RUN_' || r.status;
     SELECT raise(ABORT, 'crawl_events_seq_gap: seq is not the next number of the run')
      WHERE NEW.seq IS NOT NULL
        AND NEW.seq <> coalesce((SELECT max(seq) FROM crawl_events WHERE crawl_id = NEW.crawl_id), 0) + 1;
