@@ -118,24 +118,27 @@ func (a *adoption) compareZones(ctx context.Context, columns []*bareColumn, cand
 			if age == nil {
 				continue
 			}
-			ago := time.Duration(*age * float64(time.Second))
-			candidates[i].refuted = candidates[i].refuted || ago < -ahead
-			candidates[i].fits = candidates[i].fits || ago >= -ahead && ago <= fresh
+			candidates[i].saw(time.Duration(*age * float64(time.Second)))
 		}
 	}
 	return nil
 }
 
-// decideZone takes the only zone that it can be: the one in which a newest value is fresh and none
-// still to come, or the only one in which none is still to come.
+// saw records how long ago the newest value of a column was in the candidate's zone.
+func (z *zoneCandidate) saw(ago time.Duration) {
+	z.refuted = z.refuted || ago < -ahead
+	z.fits = z.fits || ago >= -ahead && ago <= fresh
+}
+
+// decideZone takes a zone only if the newest values prove it: one is fresh in it, none is in the
+// future, and in each other candidate's zone one is in the future. A value that is merely old
+// proves nothing, because an application that has been idle for as long as its zone is away from
+// another one looks the same. Zones that are no candidates are not considered.
 func (a *adoption) decideZone(columns []*bareColumn, candidates []zoneCandidate, told bool) {
-	var fit, possible []string
+	var possible []zoneCandidate
 	for _, z := range candidates {
 		if !z.refuted {
-			possible = append(possible, z.name)
-			if z.fits {
-				fit = append(fit, z.name)
-			}
+			possible = append(possible, z)
 		}
 	}
 	var names []string
@@ -149,15 +152,10 @@ func (a *adoption) decideZone(columns []*bareColumn, candidates []zoneCandidate,
 			seen(columns, candidates))
 	case told:
 		a.note("%s have no time zone and are taken to be in %s, as --zone says", where, a.zone)
-	case len(fit) == 1:
-		a.zone = fit[0]
-		a.note("%s have no time zone and are taken to be in %s, which fits their newest values; --zone says otherwise",
-			where, a.zone)
-	case len(possible) == 1:
-		a.zone = possible[0]
-		a.note("%s have no time zone and are taken to be in %s, which is the only one that their "+
-			"values and the settings "+
-			"of database and roles allow; --zone says otherwise", where, a.zone)
+	case len(possible) == 1 && possible[0].fits:
+		a.zone = possible[0].name
+		a.note("%s have no time zone and are taken to be in %s, the only zone of the database and its roles that fits "+
+			"their newest values; to set another one, run up with --zone", where, a.zone)
 	case !a.adopts(columns) || len(seen(columns, candidates)) == 0:
 		a.zone = databases(candidates)
 		a.note("%s have no time zone and are taken to be in %s, the database's, as nothing tells; if "+
