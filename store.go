@@ -139,8 +139,9 @@ type Record struct {
 	// Sequence is the number consumers see: the table's own per-key sequence if it has one, else
 	// Position. 0: the row has none. Its position would be taken for a place in the sequence.
 	Sequence   int64
-	Attempts   int // failed attempts so far
-	Generation int // how often an operator replayed it
+	Attempts   int       // failed attempts so far
+	Generation int       // how often an operator replayed it
+	AppID      uuid.UUID // of a table whose layout has App; else uuid.Nil
 	WrittenAt  time.Time
 	// DeliveredTo lists the destinations already served, if a retry is for the others only.
 	DeliveredTo []string

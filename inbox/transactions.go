@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/backoff"
 )
@@ -22,6 +24,9 @@ type Transactions[Tx any] struct {
 	Remembering func(ctx context.Context, deliveries []Delivery, fn func(tx Tx, known []Known) error) error
 	// Connections is how many transactions can be open at a time. 0: no limit is known.
 	Connections int
+	// SetTenant has the rest of tx speak for an application, a row of table apps: its row-level
+	// security applies. nil: nothing is set.
+	SetTenant func(ctx context.Context, tx Tx, app uuid.UUID) error
 	// Inbox returns what remembers ids in them.
 	Inbox func(cfg Config) (*Inbox[Tx], error)
 }

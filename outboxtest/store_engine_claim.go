@@ -246,6 +246,9 @@ func keepsKeylessSequence(t *testing.T, s *storeSuite) {
 	for _, layout := range []outbox.Layout{unkeyed, outbox.EventOutbox()} {
 		sequence := map[string]*outbox.Record{}
 		for _, rec := range as(layout).claim() {
+			if want := s.Value(t, "SELECT id FROM apps WHERE namespace = ?1", rec.TenantID); rec.AppID.String() != want {
+				t.Errorf("%s has application %s, want %s", rec.Topic, rec.AppID, want)
+			}
 			name := rec.Topic[:1]
 			if layout.Key == "" && name == "k" {
 				name = "a"

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/inbox"
 )
@@ -102,8 +104,7 @@ func (g *Group[Tx]) transact(
 	}
 	err = g.tx.Remember(whole, g.in, ids, func(tx Tx, answers []inbox.Answer) error {
 		var fresh []int
-		var events []outbox.Event
-		var attempts []int
+		var batch []*outbox.Delivery
 		for at, i := range todo {
 			results[i].Duplicate = answers[at].Result == inbox.Duplicate
 			err := answers[at].Err
@@ -115,20 +116,25 @@ func (g *Group[Tx]) transact(
 				return err
 			}
 			if d := &c.tasks[i].Delivery; !results[i].Duplicate {
-				fresh, events, attempts = append(fresh, i), append(events, eventOf(d)), append(attempts, d.Attempts+1)
+				fresh, batch = append(fresh, i), append(batch, d)
 			}
 		}
-		switch {
-		case len(fresh) == 0:
+		if len(fresh) == 0 {
 			return nil
-		case !g.calls.begin(c, limited):
+		}
+		if app := batch[0].AppID; app != uuid.Nil && g.tx.SetTenant != nil { // a batch is of one application
+			if err := g.tx.SetTenant(whole, tx, app); err != nil {
+				return err
+			}
+		}
+		if !g.calls.begin(c, limited) {
 			return errTimeout
 		}
 		err := recovered(func() error {
 			if c.one != nil {
-				return c.one(limited, tx, events[0], attempts[0])
+				return c.one(limited, tx, batch[0])
 			}
-			return c.many(limited, tx, events, attempts)
+			return c.many(limited, tx, batch)
 		})
 		switch {
 		case !g.calls.finish(c):

@@ -10,14 +10,17 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/outboxrelay/outbox"
 )
 
 // Message is an event as a handler gets it.
 type Message[T any] struct {
 	outbox.Event
-	Data    T   // the payload, decoded by encoding/json
-	Attempt int // 1 is the first
+	Data    T         // the payload, decoded by encoding/json
+	Attempt int       // 1 is the first
+	AppID   uuid.UUID // of a table whose events belong to applications (event_outbox); else uuid.Nil
 }
 
 // Names in the metadata of events that say what they come from.
@@ -48,8 +51,8 @@ func (f Failures) Error() string { return fmt.Sprintf("%d messages of the batch 
 
 // handler is what a type of events is handled by. One of both is set.
 type handler[Tx any] struct {
-	one  func(ctx context.Context, tx Tx, e outbox.Event, attempt int) error
-	many func(ctx context.Context, tx Tx, events []outbox.Event, attempts []int) error
+	one  func(ctx context.Context, tx Tx, d *outbox.Delivery) error
+	many func(ctx context.Context, tx Tx, batch []*outbox.Delivery) error
 	TypeConfig
 	running int // calls that have not returned
 }
@@ -58,14 +61,16 @@ type handler[Tx any] struct {
 // Call it before Run. It panics if the type has one already, as http.ServeMux does.
 //
 // What f does in tx, and no other effect, happens once: it is committed together with the event's
-// id. An error rolls it back and is classed as a sink's is: outbox.Permanent makes a dead letter at
-// once, outbox.RetryAfter says when to try again, any other is tried again with Backoff. A panic is
-// an error. ctx ends with the handler's Timeout, or when another process may take the event over;
-// what returns later is rolled back.
+// id. If the event belongs to an application (Message.AppID), tx speaks for it: row-level security
+// that reads app.current_tenant applies (inbox.Transactions.SetTenant). An error rolls it back and
+// is classed as a sink's is: outbox.Permanent makes a dead letter at once, outbox.RetryAfter says
+// when to try again, any other is tried again with Backoff. A panic is an error. ctx ends with the
+// handler's Timeout, or when another process may take the event over; what returns later is rolled
+// back.
 func Handle[Tx, T any](g *Group[Tx], eventType string, f func(ctx context.Context, tx Tx, m Message[T]) error) {
 	g.add(eventType, &handler[Tx]{
-		one: func(ctx context.Context, tx Tx, e outbox.Event, attempt int) error {
-			m, err := message[T](e, attempt)
+		one: func(ctx context.Context, tx Tx, d *outbox.Delivery) error {
+			m, err := message[T](d)
 			if err != nil {
 				return err
 			}
@@ -75,15 +80,16 @@ func Handle[Tx, T any](g *Group[Tx], eventType string, f func(ctx context.Contex
 }
 
 // HandleBatch is Handle for many messages at a time, each of another key, in one transaction. They
-// are what has come within some milliseconds. With Failures some have failed: f is called again
-// without those, after a rollback. With any other error all have.
+// are what has come within some milliseconds, of one application if the table has applications.
+// With Failures some have failed: f is called again without those, after a rollback. With any other
+// error all have.
 func HandleBatch[Tx, T any](g *Group[Tx], eventType string, f func(ctx context.Context, tx Tx, ms []Message[T]) error) {
 	g.add(eventType, &handler[Tx]{
-		many: func(ctx context.Context, tx Tx, events []outbox.Event, attempts []int) error {
-			messages, failed := make([]Message[T], len(events)), Failures{}
-			for i, e := range events {
+		many: func(ctx context.Context, tx Tx, batch []*outbox.Delivery) error {
+			messages, failed := make([]Message[T], len(batch)), Failures{}
+			for i, d := range batch {
 				var err error
-				if messages[i], err = message[T](e, attempts[i]); err != nil {
+				if messages[i], err = message[T](d); err != nil {
 					failed[i] = err
 				}
 			}
@@ -105,9 +111,9 @@ func (g *Group[Tx]) add(eventType string, h *handler[Tx]) {
 	g.handlers[eventType] = h
 }
 
-func message[T any](e outbox.Event, attempt int) (Message[T], error) {
-	m := Message[T]{Event: e, Attempt: attempt}
-	if err := json.Unmarshal(e.Payload, &m.Data); err != nil {
+func message[T any](d *outbox.Delivery) (Message[T], error) {
+	m := Message[T]{Event: eventOf(d), Attempt: d.Attempts + 1, AppID: d.AppID}
+	if err := json.Unmarshal(m.Payload, &m.Data); err != nil {
 		return m, outbox.Permanent(outbox.Because(outbox.ReasonDeserializationFailed,
 			fmt.Errorf("the payload is not what the handler takes: %w", err)))
 	}

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/sink/late"
 )
@@ -32,7 +34,11 @@ const batchFor = 2 * time.Millisecond
 // Publish implements outbox.Sink. A relay that says how long it waits has the answers of slower
 // handlers later (internal/sink/late), so that they delay only their own keys.
 func (s sink[Tx]) Publish(ctx context.Context, batch []outbox.Delivery) []outbox.Result {
-	gathered := map[*handler[Tx]]chan *task{}
+	type together struct { // a batch
+		*handler[Tx]
+		app uuid.UUID
+	}
+	gathered := map[together]chan *task{}
 	defer func() {
 		for _, tasks := range gathered {
 			close(tasks)
@@ -55,12 +61,12 @@ func (s sink[Tx]) Publish(ctx context.Context, batch []outbox.Delivery) []outbox
 		switch {
 		case h.one != nil:
 			s.g.calls.put(&call[Tx]{ctx: ctx, handler: h, tasks: []*task{t}})
-		case gathered[h] == nil:
-			gathered[h] = make(chan *task)
-			go s.g.gather(ctx, h, gathered[h])
+		case gathered[together{h, d.AppID}] == nil:
+			gathered[together{h, d.AppID}] = make(chan *task)
+			go s.g.gather(ctx, h, gathered[together{h, d.AppID}])
 			fallthrough
 		default:
-			gathered[h] <- t
+			gathered[together{h, d.AppID}] <- t
 		}
 	}})
 }

@@ -389,8 +389,8 @@ func endsByStatus(t *testing.T, s *suite) {
 	r := s.runs(t)
 	const insert = "INSERT INTO crawl_events (crawl_id, event_type, payload) VALUES (?1, ?2, '{}')"
 	running := r.start(t)
-	for status, terminal := range map[crawl.Status]string{crawl.Completed: crawl.RunCompleted, crawl.Failed: crawl.RunFailed,
-		crawl.Cancelled: crawl.RunCancelled} {
+	for status, terminal := range map[crawl.Status]string{crawl.Completed: crawl.RunCompleted,
+		crawl.Failed: crawl.RunFailed, crawl.Cancelled: crawl.RunCancelled} {
 		run := r.start(t)
 		s.Exec(t, "UPDATE crawl_runs SET status = ?1 WHERE id = ?2", string(status), run.ID)
 		ended, err := r.EndedRuns(t.Context(), acme, []uuid.UUID{run.ID, running.ID, uuid.New()})

@@ -25,8 +25,8 @@ type Log interface {
 	// Tops returns the number of the last event of each of these runs; a run without events may be
 	// left out.
 	Tops(ctx context.Context, tenant string, runs []uuid.UUID) (map[uuid.UUID]int64, error)
-	// Ended returns those of these runs that have a final status, with the number of the last event,
-	// or 0.
+	// Ended returns those of these runs that have a final status, with the number of the last
+	// event, or 0.
 	Ended(ctx context.Context, tenant string, runs []uuid.UUID) (map[uuid.UUID]int64, error)
 }
 

@@ -108,8 +108,8 @@ func (r *Reader) Ended(source int) bool {
 	return t.ended >= endedAsks && r.cursors[source] >= t.lastSeq
 }
 
-// Next returns what comes next, waiting for it up to idle; an empty batch says that nothing came, or
-// that Ended may be true now.
+// Next returns what comes next, waiting for it up to idle; an empty batch says that nothing came,
+// or that Ended may be true now.
 // While the log cannot be read nothing comes. Errors: ctx's, ErrEnded and ErrBeyond.
 func (r *Reader) Next(ctx context.Context, idle time.Duration) (Batch, error) {
 	deadline := time.Now().Add(idle)

@@ -2,13 +2,17 @@ package postgres_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/outboxrelay/outbox"
@@ -119,3 +123,71 @@ func noServer(t *testing.T) error {
 }
 
 var _ group.Begun = (*postgres.DB)(nil)
+
+// A group on event_outbox has each handler's transaction speak for the event's application: rows of
+// the handler's own table get its app_id and are separated by row-level security.
+func TestGroupSpeaksForTheApplication(t *testing.T) {
+	t.Parallel()
+	for _, of := range []string{"ok", "batch"} {
+		t.Run(of, func(t *testing.T) {
+			t.Parallel()
+			b := newBus(t)
+			role := "handler " + uuid.NewString() // roles belong to the server, which the tests share
+			name := pgx.Identifier{role}.Sanitize()
+			_, err := b.Exec(t.Context(), `CREATE TABLE effects (id BIGSERIAL, type TEXT, app_id UUID NOT NULL
+					DEFAULT nullif(current_setting('app.current_tenant', true), '')::uuid);
+				ALTER TABLE effects ENABLE ROW LEVEL SECURITY;
+				CREATE POLICY app ON effects USING (app_id = nullif(current_setting('app.current_tenant', true), '')::uuid);
+				CREATE ROLE `+name+`; GRANT ALL ON ALL TABLES IN SCHEMA public TO `+name+`;
+				GRANT ALL ON SEQUENCE effects_id_seq TO `+name)
+			ok(t, err)
+			for range 20 {
+				his := b.event("his."+of, uuid.NewString())
+				his.AppID = b.his
+				b.offer(t, b.event("mine."+of, uuid.NewString()), his)
+			}
+			db, err := postgres.Connect(t.Context(), b.url, postgres.Config{})
+			ok(t, err)
+			t.Cleanup(db.Close)
+			handlers := newPool(t, b.url, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["role"] = role })
+			g, err := group.New(db, postgres.Transactions(handlers), group.Config{Name: "billing", Table: outbox.EventOutbox(),
+				MaxAttempts: 1, Relay: relay.Config{Logger: slog.New(slog.DiscardHandler)}})
+			ok(t, err)
+			effect := func(ctx context.Context, tx pgx.Tx, m group.Message[json.RawMessage]) error {
+				if want := map[string]uuid.UUID{"mine": b.app, "his": b.his}[m.TenantID]; m.AppID != want {
+					return fmt.Errorf("the message of %s has application %s", m.TenantID, m.AppID)
+				}
+				_, err := tx.Exec(ctx, "INSERT INTO effects (type) VALUES ($1)", m.Topic)
+				return err
+			}
+			for _, whose := range []string{"mine", "his"} {
+				group.Handle(g, whose+".ok", effect)
+			}
+			group.HandleBatch(g, "*", func(ctx context.Context, tx pgx.Tx, ms []group.Message[json.RawMessage]) error {
+				for _, m := range ms {
+					if err := effect(ctx, tx, m); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- g.Run(ctx) }()
+			for deadline := time.Now().Add(tier.Patience()); pgtest.Query[int](t, b.Pool,
+				"SELECT count(*) FROM event_outbox WHERE status = 'pending'") > 0; time.Sleep(10 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("events stay pending")
+				}
+			}
+			stop()
+			ok(t, <-ended)
+			if got := pgtest.Query[string](t, b.Pool, `SELECT coalesce(string_agg(DISTINCT concat_ws(' ', e.type, a.namespace, n), ', '), '')
+				FROM (SELECT type, app_id, count(*) n FROM effects GROUP BY 1, 2) e JOIN apps a ON a.id = e.app_id`); got !=
+				"his."+of+" his 20, mine."+of+" mine 20" {
+				t.Errorf("effects: %s; letters: %s", got, pgtest.Query[string](t, b.Pool,
+					"SELECT coalesce(min(error_history::text), '') FROM job_dlq"))
+			}
+		})
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -21,6 +22,7 @@ func Transactions(pool *pgxpool.Pool) inbox.Transactions[pgx.Tx] {
 	return inbox.Transactions[pgx.Tx]{
 		Inbox:       newInbox[pgx.Tx],
 		Connections: int(pool.Stat().MaxConns()),
+		SetTenant:   func(ctx context.Context, tx pgx.Tx, app uuid.UUID) error { return SetTenant(ctx, tx, app) },
 		Do: func(ctx context.Context, fn func(pgx.Tx) error) error {
 			return transact(ctx, pool, nil, func(tx pgx.Tx, _ []inbox.Known) error { return fn(tx) })
 		},
@@ -117,6 +119,7 @@ func SQLTransactions(db *sql.DB) inbox.Transactions[*sql.Tx] {
 	return inbox.Transactions[*sql.Tx]{
 		Inbox:       newInbox[*sql.Tx],
 		Connections: db.Stats().MaxOpenConnections,
+		SetTenant:   func(ctx context.Context, tx *sql.Tx, app uuid.UUID) error { return SetTenant(ctx, tx, app) },
 		Do: func(ctx context.Context, fn func(*sql.Tx) error) error {
 			conn, err := db.Conn(ctx)
 			if err != nil {

@@ -98,22 +98,23 @@ func setOf[T comparable](list []T) map[T]bool {
 
 // claimedRow is a row of claim_row.sql as it is stored.
 type claimedRow struct {
-	id                                        sqltable.Text
-	position, lane                            int64
-	orderKey                                  sqltable.Text
-	sequence, attempts, generation            sqltable.Number
-	writtenAt, occurredAt                     sqltable.Text
-	topic, aggregateType, key, tenant, source sqltable.Text
-	schemaID                                  sqltable.Text
-	schemaVersion                             sqltable.Number
-	destinations, deliveredTo, metadata       sqltable.Text
-	payload                                   sqltable.Text
+	id                                  sqltable.Text
+	position, lane                      int64
+	orderKey                            sqltable.Text
+	sequence, attempts, generation      sqltable.Number
+	writtenAt, occurredAt               sqltable.Text
+	topic, aggregateType, key, tenant   sqltable.Text
+	app, source                         sqltable.Text
+	schemaID                            sqltable.Text
+	schemaVersion                       sqltable.Number
+	destinations, deliveredTo, metadata sqltable.Text
+	payload                             sqltable.Text
 }
 
 func (r *claimedRow) columns() []any {
 	return []any{
 		&r.id, &r.position, &r.lane, &r.orderKey, &r.sequence, &r.attempts, &r.generation, &r.writtenAt, &r.occurredAt,
-		&r.topic, &r.aggregateType, &r.key, &r.tenant, &r.source,
+		&r.topic, &r.aggregateType, &r.key, &r.tenant, &r.app, &r.source,
 		&r.schemaID, &r.schemaVersion, &r.destinations, &r.deliveredTo, &r.metadata, &r.payload,
 	}
 }
@@ -167,6 +168,9 @@ func (s *store) decode(rec *outbox.Record, row *claimedRow) {
 	rec.AggregateType = row.aggregateType.S
 	rec.AggregateID = row.key.S
 	rec.TenantID = row.tenant.S
+	if app, known := sqltable.ParseID(row.app); known {
+		rec.AppID = app
+	}
 	if rec.Source = row.source.S; rec.Source == "" {
 		rec.Source = s.layout.Table // CloudEvents requires a source
 	}

@@ -86,6 +86,7 @@ const (
 	ColAggregateType
 	ColKey
 	ColTenant
+	ColApp
 	ColSource
 	ColSchemaID
 	ColSchemaVersion
@@ -137,6 +138,7 @@ func (r *Reader) decode(rec *outbox.Record, raw [][]byte, payload *arena) error 
 	rec.AggregateType = r.intern.string(raw[ColAggregateType])
 	rec.AggregateID = string(raw[ColKey])
 	rec.TenantID = r.intern.string(raw[ColTenant])
+	copy(rec.AppID[:], raw[ColApp])
 	rec.Source = r.intern.string(raw[ColSource])
 	if rec.Source == "" {
 		rec.Source = r.Layout.Table // CloudEvents requires a source

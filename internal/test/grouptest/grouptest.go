@@ -51,7 +51,8 @@ func Suite(t *testing.T, open func(t *testing.T) Harness) {
 		"a hanging handler holds up no other key": hanging, "reasons of dead letters": reasons,
 		"a replayed letter is handled": replayed, "copies have no effect": copies,
 		"batches, and what fails in them": batches, "types that are not the group's": only,
-		"events without a key": sequence, "processes share and succeed": processes, "a second reader is refused": secondReader, "what an event causes": caused,
+		"events without a key": sequence, "processes share and succeed": processes,
+		"a second reader is refused": secondReader, "what an event causes": caused,
 		"handlers that never return": hung, "a stop with a handler that never returns": hungAtTheEnd,
 		"pools that are too small": poolSize, "failures are logged": failuresTold, "errors of other systems": foreign,
 	} {

@@ -21,6 +21,7 @@ time.
     {{if .AggregateType}}e.{{.AggregateType}}{{else}}NULL{{end}},
     {{if .Key}}e.{{.Key}}{{else}}NULL{{end}},
     {{if .Tenant}}e.{{.Tenant}}{{else if .App}}(SELECT a.namespace FROM apps a WHERE a.id = e.{{.App}}){{else}}NULL{{end}},
+    {{if .App}}e.{{.App}}{{else}}NULL{{end}},
     {{if .Source}}e.{{.Source}}{{else}}NULL{{end}},
     {{if .SchemaID}}e.{{.SchemaID}}{{else}}NULL{{end}},
     {{if .SchemaVersion}}coalesce(e.{{.SchemaVersion}}, 1){{else}}1{{end}},

@@ -26,6 +26,7 @@ topic, the key and the tenant too: then only a key from which no lane can be com
     {{if and .AggregateType (not .Unreadable)}}e.{{.AggregateType}}::text{{else}}NULL::text{{end}},
     {{if and .Key (not .Bare)}}e.{{.Key}}::text{{else}}NULL::text{{end}},
     {{if .Bare}}NULL::text{{else}}{{template "tenant_name" .}}{{end}},
+    {{if and .App (not .Unreadable)}}e.{{.App}}::uuid{{else}}NULL::uuid{{end}},
     {{if and .Source (not .Unreadable)}}e.{{.Source}}::text{{else}}NULL::text{{end}},
     {{if and .SchemaID (not .Unreadable)}}e.{{.SchemaID}}::text{{else}}NULL::text{{end}},
     {{if and .SchemaVersion (not .Unreadable)}}coalesce(e.{{.SchemaVersion}}, 1)::int{{else}}1{{end}},

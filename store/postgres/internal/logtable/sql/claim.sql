@@ -11,7 +11,7 @@
 (SELECT NULL::uuid, coalesce((SELECT e.{{.Position}} FROM {{.Table}} e WHERE e.{{.Position}} > $3 AND e.{{.Position}} <= $4
                                ORDER BY e.{{.Position}} DESC LIMIT 1), $3)::bigint,
         0::smallint, NULL::bigint, 0::bigint, 0::int, 0::int, NULL::timestamptz, NULL::timestamptz,
-        (SELECT era::text FROM outbox_log_era WHERE one), NULL::text, NULL::text, NULL::text, NULL::text, NULL::text,
+        (SELECT era::text FROM outbox_log_era WHERE one), NULL::text, NULL::text, NULL::text, NULL::uuid, NULL::text, NULL::text,
         1::int, NULL::text, NULL::text, NULL::text,
         pg_current_snapshot()::text, NULL::xid8)
 UNION ALL
