@@ -115,8 +115,9 @@ func (a *subscriptions) ack(ctx context.Context, in *ackRequest) (*ackReply, err
 // GiveBack is the body of POST /v1/subscriptions/{name}/nack.
 type GiveBack struct {
 	subscription.Receipt
-	Error string `json:"error,omitempty" maxLength:"10000" doc:"Why, for whoever reads the dead letter."`
-	Delay string `json:"delay,omitempty" doc:"When it is given again at the earliest, such as 10s. Missing: by the subscription's backoff."`
+	Error  string `json:"error,omitempty" maxLength:"10000" doc:"Why, for whoever reads the dead letter."`
+	Reason string `json:"reason,omitempty" enum:"DeliveryFailed,DeserializationFailed,DuplicateEvent,HandlerMissing,HandlerTimeout" doc:"Error reason of the dead letter. DeserializationFailed and DuplicateEvent make one at once. Missing: DeliveryFailed."`
+	Delay  string `json:"delay,omitempty" doc:"When it is given again at the earliest, such as 10s. Missing: by the subscription's backoff."`
 }
 
 type nackRequest struct {
@@ -137,7 +138,7 @@ func (a *subscriptions) nack(ctx context.Context, in *nackRequest) (*nackReply, 
 		}
 		delay = &d
 	}
-	failure, err := a.cfg.Subscriptions.Nack(ctx, principalOf(ctx).Tenant, in.Name, b.Receipt, b.Error, delay)
+	failure, err := a.cfg.Subscriptions.Nack(ctx, principalOf(ctx).Tenant, in.Name, b.Receipt, b.Error, b.Reason, delay)
 	switch {
 	case err != nil:
 		return nil, a.refusal(ctx, "body", err)

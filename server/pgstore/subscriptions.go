@@ -124,7 +124,7 @@ func (s *Subscriptions) Ack(
 
 // Nack implements subscription.Store.
 func (s *Subscriptions) Nack(
-	ctx context.Context, tenant, name string, event subscription.Receipt, why string, delay *time.Duration,
+	ctx context.Context, tenant, name string, event subscription.Receipt, why, reason string, delay *time.Duration,
 ) (failure *subscription.Failure, err error) {
 	var wait *int64
 	if delay != nil {
@@ -135,9 +135,9 @@ func (s *Subscriptions) Nack(
 	err = s.ask(ctx, of, "subscription_nack", struct {
 		named
 		subscription.Receipt
-		Why   string
-		Delay *int64
-	}{of, event, why, wait}, func(row store.Row) error {
+		Why, Reason string
+		Delay       *int64
+	}{of, event, why, reason, wait}, func(row store.Row) error {
 		failure = &subscription.Failure{}
 		return row.Scan(&failure.Attempt, &failure.AgainAt, &failure.Dead)
 	})

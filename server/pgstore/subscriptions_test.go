@@ -47,7 +47,7 @@ func TestSubscriptionsOfAnotherTenantAreHiddenFromASuperuser(t *testing.T) {
 			return n+len(refused) > 0, err
 		},
 		"give back": func(ctx context.Context) (bool, error) {
-			failure, err := s.Nack(ctx, other, "mine", receipt, "error", nil)
+			failure, err := s.Nack(ctx, other, "mine", receipt, "error", "", nil)
 			return failure != nil, err
 		},
 		"rewind": func(ctx context.Context) (bool, error) {

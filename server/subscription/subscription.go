@@ -93,8 +93,10 @@ type State struct {
 type Store interface {
 	Next(ctx context.Context, tenant, name string, most int) ([]Given, error)
 	Ack(ctx context.Context, tenant, name string, events []Receipt) (acknowledged int, refused []Refused, err error)
-	// Nack returns nil where the token is not the event's.
-	Nack(ctx context.Context, tenant, name string, event Receipt, why string, delay *time.Duration) (*Failure, error)
+	// Nack returns nil where the token is not the event's. reason is the letter's if the event
+	// becomes one; "" is DeliveryFailed.
+	Nack(ctx context.Context, tenant, name string, event Receipt, why, reason string, delay *time.Duration) (
+		*Failure, error)
 	// Unacknowledged tells how many events of some tokens are, of which tokens, and whether the
 	// lease of one is over.
 	Unacknowledged(ctx context.Context, tenant, name string, tokens []uuid.UUID) (

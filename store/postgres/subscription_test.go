@@ -173,6 +173,35 @@ func TestSubscriptionInTheWritersTransaction(t *testing.T) {
 	want(t, "then", l.next(l.pool, "s", 10, minute))
 }
 
+// A consumer in any language says why it gives an event back, and its dead letter has that reason.
+func TestSubscriptionLettersHaveTheReasonGiven(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.subscribe("s", ", max_attempts := 1")
+	l.subscribe("patient", "")
+	all := []string{"DeliveryFailed", "DeserializationFailed", "DuplicateEvent", "HandlerMissing", "HandlerTimeout"}
+	for _, name := range []string{"s", "patient"} {
+		for n, reason := range all {
+			if name == "s" {
+				l.write(keyed(reason, n))
+			}
+		}
+		for n, e := range l.next(l.pool, name, 10, minute) {
+			var dead bool
+			ok(t, l.pool.QueryRow(t.Context(), "SELECT dead FROM outbox_nack($1, $2, $3, 'no', reason := $4)", name, e.ID,
+				e.Token, all[n]).Scan(&dead))
+			if atOnce := name == "s" || n == 1 || n == 2; dead != atOnce {
+				t.Errorf("%s of %s after one attempt: dead %t, want %t", all[n], name, dead, atOnce)
+			}
+		}
+	}
+	if got := one[string](t, l.pool, "SELECT string_agg(error_reason, ' ' ORDER BY destination DESC, error_reason) "+
+		"FROM job_dlq WHERE event_key IS NOT DISTINCT FROM error_reason"); got !=
+		strings.Join(append(all, all[1:3]...), " ") {
+		t.Errorf("letters: %s", got)
+	}
+}
+
 // An event in somebody's hands, or waiting, holds up its own key and no other.
 func TestSubscriptionHoldsUpAKeyAlone(t *testing.T) {
 	t.Parallel()
@@ -259,6 +288,8 @@ func TestSubscriptionAcknowledgements(t *testing.T) {
 		"SELECT outbox_next('none')":                                                         "42704",
 		"SELECT outbox_ack('none', '{}', '{}')":                                              "42704",
 		"SELECT outbox_nack('none', gen_random_uuid(), NULL)":                                "42704",
+		"SELECT outbox_nack('s', gen_random_uuid(), NULL, reason := 'Tired')":                "22023",
+		"SELECT outbox_nack('s', gen_random_uuid(), NULL, reason := NULL)":                   "22023",
 		"SELECT outbox_rewind('none', now())":                                                "42704",
 		"SELECT outbox_rewind('s', NULL)":                                                    "22023",
 		"SELECT outbox_next('s', 0)":                                                         "22023",

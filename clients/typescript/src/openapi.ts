@@ -496,6 +496,11 @@ export interface components {
             error?: string;
             /** Format: uuid */
             id: string;
+            /**
+             * @description Error reason of the dead letter. DeserializationFailed and DuplicateEvent make one at once. Missing: DeliveryFailed.
+             * @enum {string}
+             */
+            reason?: "DeliveryFailed" | "DeserializationFailed" | "DuplicateEvent" | "HandlerMissing" | "HandlerTimeout";
             /** Format: uuid */
             token: string;
         };

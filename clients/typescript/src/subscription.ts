@@ -11,6 +11,9 @@ export interface CreateOptions {
   maxAttempts?: number;
 }
 
+/** Why an event is a dead letter. With DeserializationFailed or DuplicateEvent it becomes one at once. */
+export type Reason = "DeliveryFailed" | "DeserializationFailed" | "DuplicateEvent" | "HandlerMissing" | "HandlerTimeout";
+
 /** What becomes of an event that failed: it comes again at a time, or it is a dead letter. */
 export interface Nacked {
   attempt: number;
@@ -46,7 +49,7 @@ export interface SubscriptionEvent extends Leased {
   /** Tells that the event is handled. False: the lease had ended before, so the event comes again. */
   ack(): Promise<boolean>;
   /** Tells that it failed, and when to try again (`10s`; the subscription knows). Null: the lease had ended. */
-  nack(error: unknown, delay?: string): Promise<Nacked | null>;
+  nack(error: unknown, delay?: string, reason?: Reason): Promise<Nacked | null>;
 }
 
 /** What stays in order; an event without a key, by itself. */
@@ -123,8 +126,8 @@ export class Subscription {
       ...fields,
       acknowledged: false,
       ack: async () => event.acknowledged = (await this.ack([event])).length === 0,
-      nack: (error, delay) =>
-        this.#send("POST", "/nack", { id, token, error: String(error).slice(0, 1000), delay }).catch((refusal: unknown) => {
+      nack: (error, delay, reason) =>
+        this.#send("POST", "/nack", { id, token, error: String(error).slice(0, 1000), delay, reason }).catch((refusal: unknown) => {
           if (refusal instanceof OutboxError && refusal.status === 409) return null;
           throw refusal;
         }),

@@ -45,11 +45,16 @@ class Event:
         self.acknowledged = not self._subscription.ack([self])
         return self.acknowledged
 
-    def nack(self, error: object, delay: str | None = None) -> Nacked | None:
-        """Tells that it failed, and when to try again (`10s`; the subscription knows). None: the lease had ended."""
+    def nack(self, error: object, delay: str | None = None, reason: str | None = None) -> Nacked | None:
+        """Tells that it failed, and when to try again (`10s`; the subscription knows). None: the lease had ended.
+
+        `reason` is that of the dead letter: DeliveryFailed (default), HandlerMissing, HandlerTimeout, or
+        DeserializationFailed or DuplicateEvent, with which the event is a dead letter at once.
+        """
         body = {"id": self.id, "token": self.token, "error": str(error)[:1000]}
+        body |= {name: value for name, value in (("delay", delay), ("reason", reason)) if value is not None}
         try:
-            answer = self._subscription.post("nack", body if delay is None else {**body, "delay": delay})
+            answer = self._subscription.post("nack", body)
         except OutboxError as refusal:
             if refusal.status == 409:
                 return None

@@ -1,4 +1,4 @@
-DROP FUNCTION IF EXISTS outbox_nack(text, uuid, uuid, text, interval);
+DROP FUNCTION IF EXISTS outbox_nack(text, uuid, uuid, text, interval, text);
 DROP FUNCTION IF EXISTS outbox_ack(text, uuid[], uuid[]);
 DROP FUNCTION IF EXISTS outbox_next(text, int, interval);
 DO $do$

@@ -336,9 +336,10 @@ BEGIN
 END
 $fn$;
 
--- Gives an event back: it comes again after delay, or the backoff; after its last attempt it is a dead letter. Later
+-- Gives an event back: it comes again after delay, or the backoff; after its last attempt it is a dead letter for the
+-- reason given. With DeserializationFailed or DuplicateEvent, which no further attempt changes, it is one at once. Later
 -- events of its key in the same answer are given back with it, and come after it. No row: the token is not the event's.
-CREATE OR REPLACE FUNCTION outbox_nack(subscription text, id uuid, token uuid, error text DEFAULT '', delay interval DEFAULT NULL)
+CREATE OR REPLACE FUNCTION outbox_nack(subscription text, id uuid, token uuid, error text DEFAULT '', delay interval DEFAULT NULL, reason text DEFAULT 'DeliveryFailed')
     RETURNS TABLE (attempt int, again_at timestamptz, dead boolean) LANGUAGE plpgsql AS $fn$
 #variable_conflict use_column
 DECLARE
@@ -351,6 +352,9 @@ BEGIN
         RAISE EXCEPTION 'there is no subscription %', $1 USING ERRCODE = 'undefined_object';
     ELSIF $5 < '0' OR $5 > '1 year' THEN
         RAISE EXCEPTION 'outbox_nack: delay must be 0 to a year, got %', $5 USING ERRCODE = 'invalid_parameter_value';
+    ELSIF coalesce($6 NOT IN ('DeliveryFailed', 'DeserializationFailed', 'DuplicateEvent', 'HandlerMissing', 'HandlerTimeout'), true) THEN
+        RAISE EXCEPTION 'outbox_nack: reason must be DeliveryFailed, DeserializationFailed, DuplicateEvent, HandlerMissing or HandlerTimeout, got %', $6
+            USING ERRCODE = 'invalid_parameter_value';
     END IF;
     UPDATE outbox_subscription_events e
        SET token = NULL, until = NULL, next_at = moment + coalesce($5, least(s.backoff * 2 ^ least(e.attempts - 1, 20), '1 hour')),
@@ -362,9 +366,9 @@ BEGIN
     END IF;
     UPDATE outbox_subscription_events e SET token = NULL, until = NULL, attempts = e.attempts - 1
      WHERE e.subscription = $1 AND e.order_key = v.order_key AND e.token = $3 AND e.position > v.position;
-    dead := v.attempts >= s.max_attempts;
+    dead := v.attempts >= s.max_attempts OR $6 IN ('DeserializationFailed', 'DuplicateEvent');
     IF dead THEN
-        PERFORM outbox_subscription_bury($1, ARRAY[v.position], 'DeliveryFailed');
+        PERFORM outbox_subscription_bury($1, ARRAY[v.position], $6);
     ELSE
         again_at := v.next_at;
     END IF;
