@@ -78,7 +78,7 @@ func TestGroupKilled(t *testing.T) {
 	must(t, err)
 	var members [3]*process
 	for i := range members {
-		members[i] = member(t, url)
+		members[i] = member(t, roleGroup, url)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	written := make(chan []int, 1)
@@ -93,7 +93,7 @@ func TestGroupKilled(t *testing.T) {
 		time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond) // in the middle of whatever it does
 		i := rng.IntN(len(members))
 		members[i].kill(t)
-		members[i] = member(t, url)
+		members[i] = member(t, roleGroup, url)
 	}
 	stop()
 	wrote, all := <-written, 0
@@ -122,12 +122,12 @@ func TestGroupKilled(t *testing.T) {
 }
 
 // member starts a process of the group.
-func member(t *testing.T, url string) *process {
+func member(t *testing.T, role, url string) *process {
 	t.Helper()
 	program, err := os.Executable()
 	must(t, err)
 	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), roleVariable+"="+roleGroup, fileVariable+"="+url)
+	cmd.Env = append(os.Environ(), roleVariable+"="+role, fileVariable+"="+url)
 	_, err = cmd.StdinPipe() // whose end tells it that the test has gone
 	must(t, err)
 	return start(t, cmd, nil)

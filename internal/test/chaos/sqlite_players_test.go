@@ -95,8 +95,9 @@ func play(role string) int {
 		fmt.Fprintln(os.Stderr, serve(role, commands))
 		return 1
 	}
-	if role == roleGroup {
-		if err := handleLog(ctx, os.Getenv(fileVariable)); err != nil {
+	if handle := map[string]func(context.Context, string) error{
+		roleGroup: handleLog, roleStormGroup: handleStorm}[role]; handle != nil {
+		if err := handle(ctx, os.Getenv(fileVariable)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
