@@ -120,7 +120,7 @@ func (c *circuit) lags(now time.Time) (long time.Duration) {
 // outage was seen to last, so that a sink that stays down is tried less and less often.
 func (c *circuit) outage(now time.Time) (since time.Time, down bool) {
 	rest := min(max(c.refused.Sub(c.since), minRest), maxRest)
-	return c.since, c.state == circuitProbing || c.state == circuitOpen && now.Sub(c.refused) < rest
+	return c.since, c.state != circuitClosed && now.Sub(c.refused) < rest
 }
 
 // begin begins a turn and tells whether it is a probe.
