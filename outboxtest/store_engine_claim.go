@@ -343,7 +343,8 @@ func claimsPlainSQL(t *testing.T, s *storeSuite) {
 		s.Exec(t, tt.insert, tt.args...)
 		r := s.serve(t, tt.layout)
 		rec := r.only()
-		if rec.Topic != tt.topic || rec.AggregateID != tt.key || rec.Keyed != (tt.key != "") || rec.TenantID != tt.tenant ||
+		keyed := tt.key != "" || tt.layout.KeylessScope != ""
+		if rec.Topic != tt.topic || rec.AggregateID != tt.key || rec.Keyed != keyed || rec.TenantID != tt.tenant ||
 			rec.Source != tt.source || rec.Sequence != tt.sequence ||
 			string(rec.Payload) != "{}" || rec.ID == uuid.Nil || rec.WrittenAt.IsZero() || rec.OccurredAt.IsZero() {
 			t.Errorf("%s: got %+v", tt.layout.Table, *rec)

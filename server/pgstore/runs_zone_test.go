@@ -80,7 +80,7 @@ func adopted(t *testing.T, zone string) *pgxpool.Pool {
 	if err := conn.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := pgmigrations.Up(t.Context(), url, "core", "crawl"); err != nil {
+	if err := pgmigrations.UpIn(t.Context(), url, zone, "core", "crawl"); err != nil {
 		t.Fatal(err)
 	}
 	pool := need(pgxpool.New(t.Context(), url))(t)
