@@ -10,8 +10,10 @@ import (
 
 // content notices that another program has written to the file, as cp does when it copies a backup
 // over an open database. The inode stays the same, and SQLite mixes the new pages with those of the
-// WAL and of its cache. SQLite itself writes to a file with a WAL in checkpoints only. So if the
-// file's size or time has changed, a checkpoint must have been made.
+// WAL and of its cache. SQLite itself writes to a file with a WAL in checkpoints only. So a file
+// that is smaller than its database was written over. A file whose size or time has changed was
+// written over if no checkpoint was made and none has anything to do: while the WAL has frames that
+// are not in the file, the writer may be a checkpoint that lasts, or one whose process was killed.
 type content struct {
 	mu       sync.Mutex
 	size     int64
@@ -41,7 +43,7 @@ func (d *DB) unchanged(main os.FileInfo) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.over && (main.Size() != c.size || !main.ModTime().Equal(c.modified) || !c.since.IsZero()) {
-		made, pages, err := d.checkpoints()
+		made, pages, pending, err := d.checkpoints()
 		switch {
 		case err != nil: // what asks SQLite for something else gets the same error
 		case made != c.made || c.modified.IsZero():
@@ -51,7 +53,7 @@ func (d *DB) unchanged(main os.FileInfo) error {
 		case c.since.IsZero() || !main.ModTime().Equal(c.modified):
 			c.since = time.Now()
 		case time.Since(c.since) > d.underWay:
-			c.over = true
+			c.over = !pending
 		}
 		if err == nil {
 			c.size, c.modified = main.Size(), main.ModTime()
@@ -66,11 +68,12 @@ func (d *DB) unchanged(main os.FileInfo) error {
 
 const pagesSQL = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
 
-// checkpoints returns the checkpoints that were made, and the size of the database in bytes.
-func (d *DB) checkpoints() (made checkpoint, size int64, err error) {
+// checkpoints returns the checkpoints that were made, the size of the database in bytes, and whether
+// the WAL has frames that are not in the file.
+func (d *DB) checkpoints() (made checkpoint, size int64, pending bool, err error) {
 	wal, err := os.Open(d.place.parts[walPart].name)
 	if err != nil {
-		return made, 0, err
+		return made, 0, false, err
 	}
 	header := make([]byte, 24) // empty where no transaction has been written
 	if _, err := wal.ReadAt(header, 0); err == nil {
@@ -80,8 +83,8 @@ func (d *DB) checkpoints() (made checkpoint, size int64, err error) {
 	var busy, frames int64
 	row := d.anchor.QueryRow("PRAGMA wal_checkpoint(NOOP)")
 	if err := row.Scan(&busy, &frames, &made.moved); err != nil {
-		return made, 0, err
+		return made, 0, false, err
 	}
 	row = d.anchor.QueryRow(pagesSQL)
-	return made, size, row.Scan(&size)
+	return made, size, made.moved < frames, row.Scan(&size)
 }

@@ -87,6 +87,20 @@ func TestCheckpointsAreNotWrittenOver(t *testing.T) {
 	}
 }
 
+// A process that is killed during a checkpoint has written to the file and recorded no checkpoint.
+func TestKilledCheckpointIsNotWrittenOver(t *testing.T) {
+	t.Parallel()
+	db := filled(t)
+	db.underWay = 50 * time.Millisecond
+	check(t, db.Ping(t.Context()))
+	manyEvents(t, db, 1, "b") // the WAL has something to checkpoint
+	check(t, os.Chtimes(db.path, time.Time{}, time.Now().Add(time.Second)))
+	for range 4 {
+		time.Sleep(db.underWay)
+		check(t, db.Ping(t.Context()))
+	}
+}
+
 func copyOver(t *testing.T, path, backup string) {
 	t.Helper()
 	content, err := os.ReadFile(backup)
