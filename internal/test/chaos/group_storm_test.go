@@ -179,7 +179,6 @@ func TestGroupFailsInEveryWay(t *testing.T) {
 		return w.number("SELECT count(*) FROM legacy WHERE done_at IS NULL") == 0
 	})
 	w.eventually("the relay has delivered everything", "SELECT count(*) = 0 FROM outbox_events WHERE status <> 'SENT'")
-	eventually(t, "the relay's events have arrived", func() bool { return w.heard.count() >= len(sent) })
 
 	want, deaths := map[string][]int{}, 0
 	for _, r := range rows {
