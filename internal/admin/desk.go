@@ -205,9 +205,8 @@ func (d *Desk) want() {
 	}
 }
 
-// Sample asks the database once, and says how long whoever asks has to wait before he does it
-// again. It is for who looks alone; where Run runs, it asks. What cannot be asked stands in the
-// overview, beside what was known before.
+// Sample asks the database once and returns how long the caller has to wait before the next sample.
+// If the database does not answer, the overview is the previous one with Error set.
 func (d *Desk) Sample(ctx context.Context) (_ Overview, every time.Duration) {
 	reading, cancel := context.WithTimeout(ctx, sampleLimit)
 	defer cancel()

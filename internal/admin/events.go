@@ -101,26 +101,6 @@ type ShownEvent struct {
 	PayloadCut   bool                `json:"payloadCut"`
 }
 
-// Behind returns undelivered events that wait for a blocked one, the newest of them, looking at
-// limit of its key.
-func (d *Desk) Behind(ctx context.Context, b Blocked, limit int) (waiting []operate.EventRow, err error) {
-	v, err := d.open(ctx, b.Table, "")
-	if err != nil {
-		return nil, err
-	}
-	f := operate.Filter{Statuses: v.Statuses()[:1], Limit: limit}
-	if b.Key != nil {
-		f.Key = *b.Key
-	}
-	rows, _, err := v.List(ctx, f)
-	for _, r := range rows {
-		if r.WaitsBehind != nil && *r.WaitsBehind == b.ID {
-			waiting = append(waiting, r)
-		}
-	}
-	return waiting, err
-}
-
 type eventPath struct {
 	Aged
 	ID     string `path:"id" maxLength:"100"`

@@ -116,16 +116,6 @@ func (d *Desk) groupLetters(ctx context.Context, in *struct {
 	return &out[deadletter.Stats]{stats}, d.answer(err)
 }
 
-// Groups returns the largest groups of pending letters by the fingerprint of their error.
-func (d *Desk) Groups(ctx context.Context, limit int) ([]deadletter.Group, error) {
-	store, err := d.letters(ctx)
-	if err != nil {
-		return nil, err
-	}
-	stats, err := store.Stats(ctx, deadletter.Filter{Limit: limit})
-	return stats.Groups, err
-}
-
 func (d *Desk) showLetter(ctx context.Context, in *struct {
 	ID uuid.UUID `path:"id"`
 }) (*out[Page[deadletter.Letter]], error) {

@@ -101,7 +101,6 @@ var layers = []layer{
 	{"ui", 0, "the operators' page as files; what it asks, the browser asks"},
 	{"internal/condition", 8, "what can be wrong, whichever database and broker it is"},
 	{"ui", 0, "files of a page; what serves the data beside it, they do not know"},
-	{"internal/top", 11, "outbox top: what internal/admin samples, on a terminal"},
 	{"internal/dev", 11, "outbox dev around the parts of app: a page, a status, and whose a file is"},
 	{"internal/cli", 12, "commands and flags; builds nothing itself"},
 	{"command", 13, "the command for who adds a sink of his own: one function"},
@@ -178,8 +177,6 @@ var payers = []struct {
 	{"github.com/lib/pq", nil, "another driver that producers use, in tests"},
 	{"github.com/tmaxmax/go-sse", nil, "reads our streams, in the command and in tests"},
 	{"github.com/spf13/cobra", nil, "the command's"},
-	{"charm.land/bubbletea", nil, "the command's terminal"},
-	{"charm.land/lipgloss", nil, "the command's terminal"},
 	{"github.com/prometheus/client_golang", []string{"internal/metrics"}, "the command's"},
 	{"github.com/coreos/go-systemd", nil, "the command's"},
 }

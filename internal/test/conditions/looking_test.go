@@ -25,13 +25,15 @@ func TestLookingCostsLittle(t *testing.T) {
 	desk, closed, err := app.Desk(t.Context(), p.settings(), "somebody looks")
 	must(t, err)
 	defer closed()
+	sampled := false // rates need two samples
 	sample := func() (statements int, every time.Duration) {
 		before, err := p.server.Log()
 		must(t, err)
 		now, every := desk.Sample(t.Context())
-		if now.Error != "" || len(now.Tables) != 2 {
+		if now.Error != "" || len(now.Tables) != 2 || (now.Tables[0].WrittenPerSecond != nil) != sampled {
 			t.Fatalf("the overview is %+v", now)
 		}
+		sampled = true
 		after, err := p.server.Log()
 		must(t, err)
 		return len(asked.FindAllString(after[len(before):], -1)), every
