@@ -206,7 +206,7 @@ func OpenDatabase(ctx context.Context, databaseURL string) (Database, error) {
 }
 
 func openNow(ctx context.Context, databaseURL string, u use) (Database, error) {
-	db, err := openDatabase(ctx, databaseURL, u)
+	db, err := new(shared).open(ctx, databaseURL, u)
 	if err != nil {
 		return nil, err
 	}
@@ -215,11 +215,6 @@ func openNow(ctx context.Context, databaseURL string, u use) (Database, error) {
 		return nil, fmt.Errorf("open database %s: %w", MaskDatabase(databaseURL), err)
 	}
 	return db, nil
-}
-
-// openDatabase does not wait for a server: the first use does.
-func openDatabase(ctx context.Context, databaseURL string, u use) (Database, error) {
-	return new(shared).open(ctx, databaseURL, u)
 }
 
 // shared opens the one database of a process for several parts of it. What they share of it is the

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/admin"
 	"github.com/outboxrelay/outbox/internal/condition"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/store/cold"
@@ -74,17 +73,4 @@ func (r *relayPart) examine(ctx context.Context, db Database) {
 			r.health.found(report)
 		}
 	})
-}
-
-// Desk opens what operators look at, read-only and for whoever looks alone; name is what the
-// server's list of sessions says of it. It waits for no server: what is away stands in the samples.
-// closed must be called.
-func Desk(ctx context.Context, cfg config.Config, name string) (_ *admin.Desk, closed func(), err error) {
-	db, err := openDatabase(ctx, cfg.Database, use{name: name, conns: 2})
-	if err != nil {
-		return nil, nil, err
-	}
-	return admin.NewDesk(admin.DeskConfig{Config: cfg, Database: db, Examination: examination(cfg, db), ReadOnly: true,
-		Which:  condition.Selection{Skip: []string{condition.RightMissing}}, // of relays: who looks need not have them
-		Logger: slog.New(slog.DiscardHandler)}), db.Close, nil
 }

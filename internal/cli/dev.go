@@ -22,7 +22,6 @@ import (
 type development struct {
 	file, database string // database, where it is not "", in place of the file
 	temp           bool
-	from           string // a capsule to try
 }
 
 func (a *application) dev() *cobra.Command {
@@ -33,10 +32,7 @@ func (a *application) dev() *cobra.Command {
 		if flags.Changed("database") {
 			d.database = flags.Lookup("database").Value.String()
 		}
-		d.temp = d.temp || d.from != "" && !flags.Changed("file") && d.database == ""
 		switch {
-		case d.from == "" && flags.Changed("from"):
-			return usagef("--from is empty: name a file that outbox capture has written")
 		case d.temp && flags.Changed("file"):
 			return usagef("--file and --temp contradict each other")
 		case d.database == "" && flags.Changed("database"):
@@ -58,17 +54,12 @@ func (a *application) dev() *cobra.Command {
 	})
 	cmd.Flags().StringVar(&d.file, "file", "outbox.db", "SQLite `file` to make or go on with")
 	cmd.Flags().BoolVar(&d.temp, "temp", false, "use a file in a temporary folder, and remove it at the end")
-	cmd.Flags().StringVar(&d.from, "from", "", "capsule `file` of outbox capture, whose events to write and watch")
 	cmd.Flags().AddFlag(settings.Lookup("http"))
 	return cmd
 }
 
 // develop runs until ctx ends.
 func (a *application) develop(ctx context.Context, d development, flags *pflag.FlagSet) error {
-	incident, err := a.incident(d.from)
-	if err != nil {
-		return err
-	}
 	c, err := config.Load(a.kinds, a.environ, a.global, flags)
 	if err == nil {
 		err = a.developing(&c, d)
@@ -84,7 +75,7 @@ func (a *application) develop(ctx context.Context, d development, flags *pflag.F
 		return err
 	}
 	try := d.commands(c)
-	err = dev.Run(ctx, c, log, try, incident, func(url string) { fmt.Fprint(a.Out, welcome(url, c, try)) })
+	err = dev.Run(ctx, c, log, try, func(url string) { fmt.Fprint(a.Out, welcome(url, c, try)) })
 	if err != nil && (ctx.Err() == nil || !errors.Is(err, context.Canceled)) { // Ctrl-C while it starts is no failure
 		return developingError{err, inDev(a.hint("dev", err))}
 	}

@@ -183,8 +183,12 @@ func (a *application) why() *cobra.Command {
 		}
 		why, err := app.Why(cmd.Context(), c, table, tenant, args[0])
 		switch {
+		case errors.Is(err, operate.ErrNoEvent):
+			return fmt.Errorf("no table of the settings has event %s, or this role may not see it", oneLine(args[0]))
+		case errors.Is(err, operate.ErrFilter):
+			return usageError{err}
 		case err != nil:
-			return unexplained(err, args[0])
+			return err
 		case c.Output == "json":
 			return printJSON(a.Out, why)
 		}
@@ -202,15 +206,4 @@ func (a *application) why() *cobra.Command {
 	cmd.Flags().StringVar(&tenant, "tenant", "", "`tenant` of the event, where the role may see one at a time")
 	cmd.Flags().AddFlagSet(settings)
 	return cmd
-}
-
-// unexplained is the error of an event that is looked for in all tables.
-func unexplained(err error, id string) error {
-	switch {
-	case errors.Is(err, operate.ErrNoEvent):
-		return fmt.Errorf("no table of the settings has event %s, or this role may not see it", oneLine(id))
-	case errors.Is(err, operate.ErrFilter):
-		return usageError{err}
-	}
-	return err
 }

@@ -33,7 +33,7 @@ var choosing = map[string]struct {
 }
 
 var making = []string{"write", "route test", "token create", "endpoints add", "endpoints set", "config print",
-	"config validate", "relay", "serve", "subscriptions add", "doctor", "verify", "why", "capture"}
+	"config validate", "relay", "serve", "subscriptions add", "doctor", "verify", "why"}
 
 var (
 	listedCommand = regexp.MustCompile(`(?m)^  ([a-z]+) +[A-Z]`)

@@ -17,7 +17,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"syscall"
 
 	"github.com/outboxrelay/outbox"
@@ -29,10 +28,9 @@ import (
 )
 
 // Run makes the tables, warns if another relay takes events that the streams here will miss, and
-// serves all parts and the page until ctx ends. It calls ready when the API answers at url, and
-// then tries the incident, if there is one. The settings are checked.
-func Run(ctx context.Context, c config.Config, log *slog.Logger, commands Commands, incident *Incident,
-	ready func(url string)) error {
+// serves all parts and the page until ctx ends. It calls ready when the API answers at url. The
+// settings are checked.
+func Run(ctx context.Context, c config.Config, log *slog.Logger, commands Commands, ready func(url string)) error {
 	if err := migrate(ctx, c.Database); err != nil {
 		return err
 	}
@@ -50,22 +48,8 @@ func Run(ctx context.Context, c config.Config, log *slog.Logger, commands Comman
 	}
 	defer p.writing.Close()
 	p.commands, p.ended = commands, ctx.Done()
-	var trying sync.WaitGroup
-	served, ended := context.WithCancel(ctx)
 	err = app.ServeWith(ctx, c, log, app.Extras{Home: p.handler, Sink: p.before,
-		Serving: func(address string) {
-			ready("http://" + address)
-			if incident == nil {
-				return
-			}
-			trying.Go(func() {
-				if err := p.enact(served, *incident); err != nil && served.Err() == nil {
-					incident.Told("the incident cannot be tried: " + err.Error())
-				}
-			})
-		}})
-	ended()
-	trying.Wait()
+		Serving: func(address string) { ready("http://" + address) }})
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%s is in use, perhaps by another outbox dev: choose another port with --http, for instance "+
 			"--http 127.0.0.1:0 for any that is free, and with --temp or --file other.db also other events", c.Serve.HTTP)

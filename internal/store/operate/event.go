@@ -113,14 +113,6 @@ func (f Filter) none() bool {
 		f.Since.IsZero() && f.Until.IsZero()
 }
 
-// Text is what stands in a column, or "" where nothing does.
-func Text(column *string) string {
-	if column == nil {
-		return ""
-	}
-	return *column
-}
-
 // dateByID fills WrittenAt from a UUIDv7 where the table keeps no time.
 func (r *EventRow) dateByID() {
 	if t := uuid7.Time(r.ID); r.WrittenAt == nil && !t.IsZero() {

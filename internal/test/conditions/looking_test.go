@@ -1,13 +1,17 @@
 package conditions_test
 
 import (
+	"context"
+	"log/slog"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/outboxrelay/outbox/internal/admin"
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/condition"
+	"github.com/outboxrelay/outbox/internal/store/migration"
 	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
@@ -22,9 +26,15 @@ func TestLookingCostsLittle(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
 	p.exec("ALTER DATABASE postgres SET log_statement = 'all'")
-	desk, closed, err := app.Desk(t.Context(), p.settings(), "somebody looks")
+	c := p.settings()
+	db, err := app.OpenDatabase(t.Context(), c.Database)
 	must(t, err)
-	defer closed()
+	defer db.Close()
+	desk := admin.NewDesk(admin.DeskConfig{Config: c, Database: db, Logger: slog.New(slog.DiscardHandler),
+		Examination: condition.Examination{Config: c, DB: db, Limits: condition.Usual,
+			Migrations: func(ctx context.Context) ([]migration.SetStatus, error) {
+				return app.MigrationsOf(c.Database).Status(ctx)
+			}}})
 	sampled := false // rates need two samples
 	sample := func() (statements int, every time.Duration) {
 		before, err := p.server.Log()
