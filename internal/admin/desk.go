@@ -142,7 +142,7 @@ type TableSample struct {
 const (
 	// Looking costs the database five statements a second, however many look: these, and an
 	// examination a minute.
-	statementEvery   = 300 * time.Millisecond
+	statementEvery   = 320 * time.Millisecond
 	tableStatements  = 5 // of a sample, for each table
 	otherStatements  = 4
 	sampleLimit      = 5 * time.Second

@@ -68,7 +68,7 @@ func (b *Browser) Lanes(ctx context.Context, limit int) (LaneReport, error) {
 		}
 		pauses, err := listPauses(ctx, tx, b.leased)
 		r.Pauses = append(r.Pauses, pauses...)
-		if err == nil {
+		if err == nil && !b.layout.KeepsState() {
 			r.Reader, err = b.reader(ctx, tx)
 		}
 		if err != nil || b.hidden || !b.layout.KeepsState() && r.Reader != "" {
@@ -125,11 +125,16 @@ func (r *LaneReport) addRelay(rows cold.Rows) error {
 func (r *LaneReport) addLane(rows cold.Rows) error {
 	var v LaneView
 	var owner, trial uuid.NullUUID
-	var expires, now sqltable.Text
-	if err := rows.Scan(&v.Lane, &owner, &v.Name, &v.Epoch, &expires, &now, &v.Crashes, &v.TrialSize,
-		&trial); err != nil {
+	var expires, now, reader sqltable.Text
+	var lane *int
+	if err := rows.Scan(&lane, &owner, &v.Name, &v.Epoch, &expires, &now, &v.Crashes, &v.TrialSize, &trial,
+		&reader); err != nil {
 		return err
 	}
+	if r.Reader = reader.S; lane == nil {
+		return nil
+	}
+	v.Lane = *lane
 	v.ExpiresIn = left(expires, now)
 	if owner.Valid {
 		v.Owner = &owner.UUID
