@@ -148,7 +148,7 @@ func TestPlans(t *testing.T) {
 		SELECT CASE WHEN i % 2 = 0 THEN 'acme' ELSE 'umbrella' END, 'p', CASE WHEN i % 4 < 2 THEN 'demo' ELSE 'external' END, 'k' || i,
 		       CASE WHEN i % 50 = 0 THEN 'RUNNING' ELSE 'FAILED' END::crawl_status, now() - i * interval '1 second' FROM generate_series(1, 10000) i`,
 		"UPDATE crawl_runs SET lease_owner = gen_random_uuid(), lease_expires_at = 'infinity' WHERE status = 'RUNNING'",
-		`INSERT INTO crawl_events (crawl_id, event_type, payload) SELECT id, 'A', '{}' FROM (SELECT id FROM crawl_runs WHERE tenant_id = 'acme' LIMIT 20) r, generate_series(1, 2000)`,
+		`INSERT INTO crawl_events (crawl_id, event_type, payload) SELECT id, 'A', '{}' FROM (SELECT id FROM crawl_runs WHERE tenant_id = 'acme' AND status = 'RUNNING' LIMIT 20) r, generate_series(1, 2000)`,
 		`INSERT INTO outbox_tokens SELECT translate(lpad(i::text, 12, 'a'), '0189', 'bcde'), '', 'shop', '{read}', sha256(i::text::bytea) FROM generate_series(1, 5000) i`,
 		`INSERT INTO outbox_tickets (sha256, token_id, scopes, expires_at) SELECT sha256(id::bytea), id, '{read}', now() + interval '1 minute' FROM outbox_tokens`,
 		"ANALYZE crawl_runs, crawl_events, outbox_tokens, outbox_tickets",

@@ -68,8 +68,8 @@ func (d *DB) unchanged(main os.FileInfo) error {
 
 const pagesSQL = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
 
-// checkpoints returns the checkpoints that were made, the size of the database in bytes, and whether
-// the WAL has frames that are not in the file.
+// checkpoints returns the checkpoints that were made, the size of the database in bytes, and
+// whether the WAL has frames that are not in the file.
 func (d *DB) checkpoints() (made checkpoint, size int64, pending bool, err error) {
 	wal, err := os.Open(d.place.parts[walPart].name)
 	if err != nil {

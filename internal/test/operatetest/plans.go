@@ -57,6 +57,9 @@ func (t explaining) Exec(ctx context.Context, statement string, args ...any) (in
 }
 
 func (t explaining) plan(ctx context.Context, statement string, args []any) error {
+	if strings.Contains(statement, "SAVEPOINT") {
+		return nil // it has no plan
+	}
 	rows, err := t.Transaction.Query(ctx, t.of.explain+" "+statement, args...)
 	if err != nil {
 		return err
