@@ -16,7 +16,7 @@ const noReader = "it has many readers"
 // group opens the events for a process of a consumer group; "" opens them for the sinks.
 func (s *storeSuite) group(t *testing.T, name string) *server {
 	t.Helper()
-	layout := outbox.OutboxEvents()
+	layout := s.events
 	layout.Reader = name
 	return s.relay(t, layout)
 }

@@ -69,8 +69,10 @@ func logged(t *testing.T, cfg *group.Config) *log {
 // again, and have one effect.
 func hung(t *testing.T, h Harness) {
 	cfg := h.quick("billing")
-	cfg.Workers, cfg.Timeout, cfg.MaxAttempts = 2, 100*time.Millisecond, 2
-	cfg.Types = map[string]group.TypeConfig{"order.last": {MaxAttempts: 1}, "order.placed": {MaxAttempts: 1}}
+	cfg.Workers, cfg.Timeout, cfg.MaxAttempts = 2, time.Minute, 20
+	const short = 100 * time.Millisecond
+	cfg.Types = map[string]group.TypeConfig{"order.slow": {Timeout: short},
+		"order.last": {Timeout: short, MaxAttempts: 1}, "order.placed": {MaxAttempts: 1}}
 	log := logged(t, &cfg)
 	g := h.group(t, cfg)
 	release := make(chan struct{})
