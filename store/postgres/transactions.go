@@ -73,6 +73,9 @@ func transact(
 		failed := pgtable.Code(err) != "" && own.PgConn().TxStatus() == aborted
 		return classOf(ctx, err, failed || own.IsClosed() && !ofContext(err))
 	}
+	if ended(own) {
+		return errEnded
+	}
 	err = tx.Commit(ctx)
 	return commitError(ctx, err, own.IsClosed())
 }
@@ -102,6 +105,17 @@ func within(ctx context.Context, conn *pgx.Conn, leave func(), fn func() error) 
 		}
 	}()
 	return fn()
+}
+
+// errEnded is an attempt. A COMMIT would succeed, and the effect would be lost or was committed
+// without a check of its result.
+var errEnded = errors.New("the handler ended its transaction; leave COMMIT and ROLLBACK to the group")
+
+// ended reports whether a connection has no open transaction. pgx does not notice a ROLLBACK or
+// COMMIT that a handler sends as a statement.
+func ended(conn *pgx.Conn) bool {
+	const idle = 'I'
+	return !conn.IsClosed() && conn.PgConn().TxStatus() == idle
 }
 
 // commitError returns the error of a commit with its class. If the connection was lost, the
@@ -150,6 +164,9 @@ func SQLTransactions(db *sql.DB) inbox.Transactions[*sql.Tx] {
 				failed := pgtable.Code(err) != "" && aborted(ctx, tx)
 				_ = tx.Rollback() // lost would wait for a transaction that is open
 				return classOf(ctx, err, failed || lost(ctx, conn) && !ofContext(err))
+			}
+			if own != nil && ended(own) {
+				return errEnded
 			}
 			err = tx.Commit()
 			return commitError(ctx, err, err != nil && lost(ctx, conn))

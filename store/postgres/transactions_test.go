@@ -74,6 +74,8 @@ func TestTransactionErrorsHaveTheClassOfTheirCause(t *testing.T) {
 		"a failed statement replaced":         {replaced(raise("22012"), own), outbox.ClassRetryable},
 		"a constraint checked at the commit":  {statement("INSERT INTO later VALUES (1)"), outbox.ClassRetryable},
 		"rolled back":                         {func(tx handlerTx) error { return tx.rollback() }, outbox.ClassRetryable},
+		"rolled back by a statement":          {statement("ROLLBACK"), outbox.ClassRetryable},
+		"committed by a statement":            {statement("COMMIT"), outbox.ClassRetryable},
 		"an error of its own":                 {returns(own), outbox.ClassRetryable},
 		"another server shuts down":           {returns(&pgconn.PgError{Code: "57P01"}), outbox.ClassRetryable},
 		"another server reports a deadlock":   {returns(&pgconn.PgError{Code: "40P01"}), outbox.ClassRetryable},

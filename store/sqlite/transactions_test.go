@@ -54,6 +54,10 @@ func TestTransactionErrorsHaveTheClassOfTheirCause(t *testing.T) {
 		"rolled back": {func(_ *testing.T, _ *sqlite.DB, tx *sql.Tx) error {
 			return tx.Rollback()
 		}, outbox.ClassRetryable},
+		"rolled back by a statement": {func(t *testing.T, _ *sqlite.DB, tx *sql.Tx) error {
+			_, err := tx.ExecContext(t.Context(), "ROLLBACK")
+			return err
+		}, outbox.ClassRetryable},
 		"this file is removed": {func(t *testing.T, db *sqlite.DB, _ *sql.Tx) error {
 			var name string
 			if err := db.Reads().QueryRowContext(t.Context(), "SELECT file FROM pragma_database_list").Scan(&name); err != nil {
