@@ -50,7 +50,7 @@ func (n *Numbers) Verify(ctx context.Context, repeated bool) (from uint64, err e
 	since := time.Since(n.checked)
 	if n.err == nil && (repeated || opened != n.opened) || since >= numbersEvery || n.err != nil && since >= brokenEvery {
 		err := n.Check(ctx, repeated || n.err != nil, false)
-		if OfTheData(err) {
+		if err != nil && OfTheData(err) {
 			err = nil // a row cannot be read: the claim isolates it
 		}
 		if schema := (*outbox.SchemaError)(nil); err != nil && !errors.As(err, &schema) {
