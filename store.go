@@ -252,8 +252,8 @@ type ReaderError struct {
 }
 
 func (e *ReaderError) Error() string {
-	return fmt.Sprintf("lease table %q for %s: its events belong to another reader, %s; do not serve the table here, or "+
-		"stop all processes of %s and run: outbox lanes reader --table %s --to %s --reason TEXT",
+	return fmt.Sprintf("lease table %q for %s: the reader of the table is %s; either leave the table out here, or "+
+		"stop all processes of %s and run: outbox lanes reader --table %s --to %s --reason '<why>'",
 		e.Table, e.Reader, e.Current, e.Current, e.Table, e.Reader)
 }
 

@@ -35,10 +35,11 @@ type Config struct {
 	// transactions' pool, and the group needs one more: Run warns if the pool is smaller. An event
 	// that waits for a worker or a connection counts no attempt.
 	Workers int
-	// Timeout is the time from the call of a handler to the end of its context (30 s). A handler
-	// that has not returned a second later hangs: that is an attempt, the connection of its
-	// transaction is closed, and it is no longer one of the Workers, so other keys go on even if
-	// all handlers hang. Its key waits until it returns, or another process has taken it over.
+	// Timeout is the time from the call of a handler to the end of its context (30 s). If the
+	// handler has not returned a second later, it hangs: the group counts a failed attempt, closes
+	// the connection of the transaction, and starts another worker in its place. So other keys go
+	// on even if all handlers hang. The key of the event waits until the handler returns, or until
+	// another process takes its lane over. Whatever the handler returns, nothing is committed.
 	Timeout     time.Duration
 	MaxAttempts int           // failures of a handler before its event is a dead letter (5)
 	Backoff     relay.Backoff // between them (5 s, doubling, at most 15 min, ± 20 %)

@@ -26,7 +26,7 @@ func testLanesReader(t *testing.T, e env) {
 	})
 	e.says(0, move, `"from": "group:billing"`, `"reader": "group:billing"`)
 	one.signal(syscall.SIGCONT)
-	refusal := `lease table "outbox_events" for sinks: its events belong to another reader, group:billing`
+	refusal := `lease table "outbox_events" for sinks: the reader of the table is group:billing`
 	if code := one.wait(); code != 1 || !strings.Contains(one.err.String(), refusal) {
 		t.Errorf("the relay that woke ended with %d: %s", code, one.err)
 	}
