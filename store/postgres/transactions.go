@@ -109,7 +109,8 @@ func within(ctx context.Context, conn *pgx.Conn, leave func(), fn func() error) 
 
 // errEnded is an attempt. A COMMIT would succeed, and the effect would be lost or was committed
 // without a check of its result.
-var errEnded = errors.New("the handler committed or rolled back its transaction; return nil to commit, an error to roll back")
+var errEnded = errors.New("the handler committed or rolled back its transaction; return nil to commit, " +
+	"an error to roll back")
 
 // ended reports whether a connection has no open transaction. pgx does not notice a ROLLBACK or
 // COMMIT that a handler sends as a statement.
