@@ -55,7 +55,7 @@ func TestMoveReader(t *testing.T) {
 		t.Errorf("without a relay: from %q, error %v", from, err)
 	}
 	if _, err := s.Lease(t.Context(), request); err == nil ||
-		!strings.Contains(err.Error(), "another reader, group:billing") {
+		!strings.Contains(err.Error(), "the reader of the table is group:billing") {
 		t.Errorf("the former reader leases with error %v", err)
 	}
 }
