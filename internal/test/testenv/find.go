@@ -208,6 +208,12 @@ func freePort() (int, error) {
 	return 0, fmt.Errorf("find a free port: 100 tried between %d and %d, all taken", firstPort, endPort)
 }
 
+// portTaken reports whether a server did not start because its port was in use. The other user may
+// be gone by now: freePort of another process listens for a moment.
+func portTaken(port int, err error) bool {
+	return !portFree(port) || strings.Contains(strings.ToLower(err.Error()), "address already in use")
+}
+
 func portFree(port int) bool {
 	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	return err == nil && listener.Close() == nil

@@ -144,7 +144,7 @@ func (n *NATS) start(ctx context.Context, name, cluster string, config NATSConfi
 			return fmt.Errorf("start nats: %w", err)
 		}
 		err := n.server.start(ctx, n.ready, n.argv...)
-		if err == nil || cluster != "" || portFree(n.port) {
+		if err == nil || cluster != "" || !portTaken(n.port, err) {
 			return err
 		}
 		// Somebody took the port between freePort and the server. Of a cluster, the others know

@@ -70,7 +70,7 @@ func (b *PgBouncer) create(
 			return fmt.Errorf("start pgbouncer: %w", err)
 		}
 		err = b.server.start(ctx, b.ready, b.argv...)
-		if err == nil || portFree(b.port) {
+		if err == nil || !portTaken(b.port, err) {
 			return err
 		}
 		// Somebody took the port between freePort and the pooler.

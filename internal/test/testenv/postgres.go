@@ -100,7 +100,7 @@ func (p *Postgres) create(ctx context.Context, initdb string) (err error) {
 		}
 		p.argv = append([]string{filepath.Join(filepath.Dir(initdb), "postgres"), "-D", data}, p.settings()...)
 		err = p.server.start(ctx, p.ready, p.argv...)
-		if err == nil || portFree(p.port) {
+		if err == nil || !portTaken(p.port, err) {
 			return err
 		}
 		// Somebody took the port between freePort and the server.
