@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -95,31 +94,5 @@ func TestLanesSayWhatIsHidden(t *testing.T) {
 	serving(t, pool, outbox.EventOutbox())
 	if r := laneReport(t, as(t, pool, "outbox_owner"), outbox.EventOutbox(), 100); !r.Hidden || states(r)["held"] != 64 {
 		t.Errorf("got %+v", r)
-	}
-}
-
-// A table gets another reader once no process of the former one is alive.
-func TestMoveReader(t *testing.T) {
-	t.Parallel()
-	pool := browsed(t)
-	s := table(t, pool, outbox.OutboxEvents())
-	request := outbox.LeaseRequest{Owner: uuid.New(), Name: "relay-1", TTL: time.Minute}
-	if _, err := s.Lease(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
-	b := browser(t, pool, outbox.OutboxEvents())
-	if _, err := b.MoveReader(t.Context(), "group:billing", "me", "handlers"); err == nil ||
-		!strings.Contains(err.Error(), "relay-1 still serve it for sinks") {
-		t.Errorf("with a relay that is alive: %v", err)
-	}
-	if err := s.Leave(t.Context(), request.Owner); err != nil {
-		t.Fatal(err)
-	}
-	if from, err := b.MoveReader(t.Context(), "group:billing", "me", "handlers"); err != nil || from != "sinks" {
-		t.Errorf("without a relay: from %q, error %v", from, err)
-	}
-	if _, err := s.Lease(t.Context(), request); err == nil ||
-		!strings.Contains(err.Error(), "the reader of the table is group:billing") {
-		t.Errorf("the former reader leases with error %v", err)
 	}
 }
