@@ -73,7 +73,7 @@ const (
 
 	slowFor = 10 * time.Second
 
-	// Limits of the time after which a circuit that nobody probes no longer says that the sink is
+	// Limits of the time after which a circuit without a probe no longer says that the sink is
 	// down.
 	minRest = 30 * time.Second
 	maxRest = 10 * time.Minute

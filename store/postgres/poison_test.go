@@ -192,8 +192,8 @@ func TestOpenTakesDomains(t *testing.T) {
 	}
 }
 
-// Nobody can tell the lane of a row whose key cannot be read. The rows before it are claimed, and the
-// error says where it stands.
+// The lane of a row whose key cannot be read is unknown. The rows before it are claimed, and the
+// error names the position before it.
 func TestUnreadableKeyIsLocated(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)
@@ -216,7 +216,7 @@ func TestUnreadableKeyIsLocated(t *testing.T) {
 	deliver(t, s, owner, lanes, 3)
 }
 
-// What a sink owes and cannot be copied into outbox_deliveries is a dead letter of that sink.
+// A pending delivery that outbox_deliveries refuses becomes a dead letter of its sink.
 func TestDeliveryThatCannotBeStoredIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	pool := migrated(t)

@@ -107,8 +107,8 @@ func within(ctx context.Context, conn *pgx.Conn, leave func(), fn func() error) 
 	return fn()
 }
 
-// errEnded is an attempt. A COMMIT would succeed, and the effect would be lost or was committed
-// without a check of its result.
+// errEnded counts as an attempt. The server accepts a COMMIT outside a transaction, so without this
+// error the event would count as handled although its effect may have been rolled back.
 var errEnded = errors.New("the handler committed or rolled back its transaction; return nil to commit, " +
 	"an error to roll back")
 

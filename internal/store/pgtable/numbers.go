@@ -34,9 +34,9 @@ type Numbers struct {
 
 const (
 	numbersEvery = 10 * time.Second // a pooler can lead a connection to another server
-	brokenEvery  = time.Second      // until somebody has repaired the numbers
+	brokenEvery  = time.Second      // until the numbers are repaired
 	headRows     = 1000             // undelivered rows whose positions are compared
-	allRows      = 1_000_000        // likewise, if a claim has read a position twice
+	allRows      = 1_000_000        // the same after a claim that has read a position twice
 )
 
 // Verify checks the numbers again if the pool has made a connection, which may lead to another

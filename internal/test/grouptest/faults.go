@@ -233,8 +233,8 @@ func foreignErrors() map[string]error {
 	}
 }
 
-// What another system says is an attempt, whatever its driver calls it. Only an error that the
-// handler has classed itself is not.
+// An error of another system is an attempt, whatever its driver calls it, unless the handler has
+// classed it itself.
 func foreign(t *testing.T, h Harness) {
 	all := foreignErrors()
 	for name, err := range h.Foreign {
