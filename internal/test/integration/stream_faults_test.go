@@ -226,6 +226,18 @@ func TestStreamIsTheSameBytesLiveAndLater(t *testing.T) {
 	}
 }
 
+// follow connects a client, and returns the error of its connection's end once that has ended.
+func follow(t *testing.T, n *node, c *client) <-chan error {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.connect(context.WithoutCancel(t.Context()), never)
+		ended <- err
+	}()
+	eventually(t, "the client is there", func() bool { return n.hub.Stats().Readers == 1 })
+	return ended
+}
+
 // The application ends the run by UPDATE alone, as FR-006 lets it.
 func TestStreamEndsWithAFinalStatus(t *testing.T) {
 	tier.Full(t)
@@ -234,12 +246,7 @@ func TestStreamEndsWithAFinalStatus(t *testing.T) {
 	n := s.serve(t, nil)
 	run := s.start(t)
 	c := &client{nodes: []string{n.server.URL}, run: run}
-	ended := make(chan error, 1)
-	go func() {
-		_, err := c.connect(context.WithoutCancel(t.Context()), never)
-		ended <- err
-	}()
-	eventually(t, "the client is there", func() bool { return n.hub.Stats().Readers == 1 })
+	ended := follow(t, n, c)
 	s.exec(t, "UPDATE crawl_runs SET status = 'FAILED', completed_at = now() WHERE id = $1", run)
 	select {
 	case err := <-ended:
@@ -272,12 +279,7 @@ func TestStreamOfRowsByPlainSQL(t *testing.T) {
 	n := s.serve(t, nil)
 	run := s.start(t)
 	c := &client{nodes: []string{n.server.URL}, run: run}
-	ended := make(chan error, 1)
-	go func() {
-		_, err := c.connect(context.WithoutCancel(t.Context()), never)
-		ended <- err
-	}()
-	eventually(t, "the client is there", func() bool { return n.hub.Stats().Readers == 1 })
+	ended := follow(t, n, c)
 	for i := range 60 {
 		s.exec(t, `WITH e AS (INSERT INTO crawl_events (crawl_id, event_type, payload) VALUES ($1, 'PROCESSING', jsonb_build_object('n', $2::int)) RETURNING *)
 			INSERT INTO crawl_outbox (crawl_id, event_type, payload) SELECT crawl_id, event_type, payload FROM e`, run, i)
