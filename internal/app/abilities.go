@@ -11,11 +11,10 @@ type Ability string
 
 // The abilities. Each is an interface that the Migrations of a database may have.
 const (
-	Roles    Ability = "roles"     // RoleMigrations
-	Indexes  Ability = "indexes"   // IndexMigrations
-	Export   Ability = "export"    // ExportMigrations
-	TakeOver Ability = "take-over" // TakeOverMigrations
-	Zones    Ability = "zones"     // ZoneMigrations
+	Roles   Ability = "roles"   // RoleMigrations
+	Indexes Ability = "indexes" // IndexMigrations
+	Export  Ability = "export"  // ExportMigrations
+	Zones   Ability = "zones"   // ZoneMigrations
 )
 
 // RoleMigrations make the roles with the least privileges.
@@ -32,11 +31,6 @@ type IndexMigrations interface {
 // ExportMigrations write the migrations as a folder of another tool. They need no database.
 type ExportMigrations interface {
 	Export(dir string, format pgmigrations.Format, sets ...string) ([]pgmigrations.ExportedFile, error)
-}
-
-// TakeOverMigrations record what another tool has applied as their own.
-type TakeOverMigrations interface {
-	TakeOver(ctx context.Context) error
 }
 
 // ZoneMigrations adopt times without a zone.

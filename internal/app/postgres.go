@@ -238,10 +238,6 @@ func (postgresMigrations) Export(
 	return pgmigrations.Export(dir, format, sets...)
 }
 
-func (m postgresMigrations) TakeOver(ctx context.Context) error {
-	return pgmigrations.TakeOver(ctx, m.url)
-}
-
 // Lacks is empty: it has all abilities.
 func (postgresMigrations) Lacks(Ability) string { return "" }
 

@@ -71,9 +71,6 @@ func (m sqliteMigrations) Lacks(what Ability) string {
 	case Export:
 		return fmt.Sprintf("export writes PostgreSQL's tables, and --database is the SQLite file %s: outbox migrate up "+
 			"makes its tables", m.path)
-	case TakeOver:
-		return fmt.Sprintf("--take-over is for PostgreSQL, and --database is the SQLite file %s: nobody else makes its "+
-			"tables", m.path)
 	case Zones:
 		return "--zone is for PostgreSQL's columns without a time zone: times in an SQLite file are UTC, or name their zone"
 	}

@@ -84,10 +84,8 @@ func TestAbilities(t *testing.T) {
 		_, roles := m.(RoleMigrations)
 		_, indexes := m.(IndexMigrations)
 		_, export := m.(ExportMigrations)
-		_, takeOver := m.(TakeOverMigrations)
 		_, zones := m.(ZoneMigrations)
-		for what, can := range map[Ability]bool{Roles: roles, Indexes: indexes, Export: export,
-			TakeOver: takeOver, Zones: zones} {
+		for what, can := range map[Ability]bool{Roles: roles, Indexes: indexes, Export: export, Zones: zones} {
 			if why := m.Lacks(what); (why == "") != can {
 				t.Errorf("%s: %s: can %t, and says %q", url, what, can, why)
 			}

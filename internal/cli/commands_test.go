@@ -50,7 +50,6 @@ func TestUsageErrors(t *testing.T) {
 		{"migrate export --format goose", "--dir is required"},
 		{"migrate export --dir d --format goose --set nope", `no migration set "nope"`},
 		{"migrate export --dir d --format goose --set crawl", "--set core,crawl"},
-		{"migrate up --plan --take-over", "contradict"},
 		{"write", "--topic is required"},
 		{"write --topic a --id 7", "--id"},
 		{"write --topic a --metadata [1]", "--metadata"},

@@ -55,24 +55,12 @@ func able[T any](c config.Config, what app.Ability) (T, error) {
 
 func (a *application) migrateUp() *cobra.Command {
 	var sets []string
-	var plan, takeOver bool
+	var plan bool
 	var zone string
 	cmd := command("migrate up", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
-		if takeOver && plan {
-			return usagef("--plan and --take-over contradict each other: one changes nothing, the other begins to")
-		}
 		c, err := a.migrationSettings(config.Database, sets...)
 		if err != nil {
 			return err
-		}
-		if takeOver {
-			database, err := able[app.TakeOverMigrations](c, app.TakeOver)
-			if err == nil {
-				err = database.TakeOver(cmd.Context())
-			}
-			if err != nil {
-				return err
-			}
 		}
 		m := app.MigrationsOf(c.Database)
 		if zone != "" {
@@ -95,7 +83,6 @@ func (a *application) migrateUp() *cobra.Command {
 	})
 	cmd.Flags().StringVar(&zone, "zone", "", "the time `zone` in which the application writes times without one")
 	cmd.Flags().BoolVar(&plan, "plan", false, "change nothing, print what would be done to tables that exist")
-	cmd.Flags().BoolVar(&takeOver, "take-over", false, "record what another tool has applied as applied by up")
 	setsFlag(cmd.Flags(), &sets, "core and events, and what the database has")
 	return cmd
 }

@@ -25,7 +25,7 @@ const All = math.MaxInt
 // atomic and may run twice, so the marked one runs again.
 //
 // What another migration tool has applied (Export) is left to it: there is nothing to do, or
-// ErrOwned where it lacks something. TakeOver ends that.
+// ErrOwned where it lacks something.
 //
 // When ctx ends, Up finishes the file under way and stops before the next.
 func Up(ctx context.Context, databaseURL string, sets ...string) error {
@@ -219,8 +219,7 @@ func refuseDown(ctx context.Context, conn *pgx.Conn, before migration.SetStatus)
 	}
 	set := before.Set
 	if now := all[slices.Index(every, set)]; owned(now) {
-		return fmt.Errorf("%w: %s was applied by %s: take it away with that; or, to have outbox migrate do it, "+
-			"run `outbox migrate up --take-over` first", ErrOwned, set, now.By)
+		return fmt.Errorf("%w: %s was applied by %s: take it away with that, or hand it over first: %s", ErrOwned, set, now.By, handOver)
 	}
 	switch {
 	case before.Dirty:
@@ -275,34 +274,4 @@ func giveBack(ctx context.Context, conn *pgx.Conn, set string, current uint) (un
 		undone = append(undone, o.table)
 	}
 	return undone, nil
-}
-
-// TakeOver records what another tool, or somebody by hand, has applied, as if Up had: from then on
-// Up and Down migrate the tables, and Down drops them too. It runs none of the files. The other
-// tool must not run them any more. Where there is nothing to record it does nothing.
-func TakeOver(ctx context.Context, databaseURL string) error {
-	err := locked(ctx, databaseURL, func(conn *pgx.Conn) error {
-		all, err := observe(ctx, conn)
-		if err != nil {
-			return err
-		}
-		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-			for _, s := range all {
-				if s.By == "" {
-					continue
-				}
-				if _, err := tx.Exec(ctx, statement("version_table", migration.VersionTable(s.Set))); err != nil {
-					return err
-				}
-				if _, err := tx.Exec(ctx, recording(s.Set, s.Current), pgx.QueryExecModeSimpleProtocol); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	})
-	if err != nil {
-		return fmt.Errorf("take migrations over: %w", err)
-	}
-	return nil
 }

@@ -221,25 +221,6 @@ func TestUpLeavesTheTablesOfAnotherTool(t *testing.T) {
 			t.Errorf("up without crawl/002: %v", err)
 		}
 	}
-
-	if err := pgmigrations.TakeOver(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
-	up(t, url)
-	if got := by(t, url); got != appliedBy("") {
-		t.Error("taken over:", got)
-	}
-	if err := pgmigrations.TakeOver(t.Context(), url); err != nil {
-		t.Error("again:", err)
-	}
-	for _, set := range []string{"crawl", "events", "core"} {
-		if err := pgmigrations.Down(t.Context(), url, pgmigrations.All, set); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if left := withoutRecords(t, conn); len(left) > 0 {
-		t.Errorf("after down there is %v", left)
-	}
 }
 
 func planError(t *testing.T, url string) error {
@@ -375,8 +356,8 @@ func TestExportedFolderRefusesTheTablesOfSeeds(t *testing.T) {
 }
 
 // A tool has applied core, and its folder is continued with what would be adopted: the first new
-// file says how, and it works.
-func TestContinuedFolderIsAdoptedByTakingOver(t *testing.T) {
+// file refuses it. Core is handed over to up, as docs/guide/adopting.md says, and up adopts it.
+func TestContinuedFolderIsAdoptedAfterAHandOver(t *testing.T) {
 	tier.Full(t)
 	t.Parallel()
 	url, dir := testenv.Database(t), t.TempDir()
@@ -395,9 +376,8 @@ func TestContinuedFolderIsAdoptedByTakingOver(t *testing.T) {
 	if err := m.Up(); err == nil || !strings.Contains(err.Error(), "table crawl_events is there already") {
 		t.Fatalf("up: %v", err)
 	}
-	if err := pgmigrations.TakeOver(t.Context(), url); err != nil {
-		t.Fatal(err)
-	}
+	run(t, conn, "CREATE TABLE outbox_migrations_core (version bigint PRIMARY KEY, dirty boolean NOT NULL)")
+	run(t, conn, "INSERT INTO outbox_migrations_core VALUES ($1, false)", int64(pgmigrations.Required("core")))
 	up(t, url, "core", "crawl")
 	after := withoutRecords(t, conn)
 	if err := m.Force(int(pgmigrations.Required("core"))); err != nil {

@@ -63,6 +63,9 @@ func exists(ctx context.Context, conn *pgx.Conn, table string) (there bool, err 
 // the files and has to go on with them.
 var ErrOwned = errors.New("another tool migrates these tables")
 
+// handOver is where the way from another tool to Up is described.
+const handOver = "docs/guide/adopting.md#with-your-own-migration-tool"
+
 // byHand says that the files were run by no tool that is known.
 const byHand = "hand"
 

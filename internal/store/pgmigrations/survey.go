@@ -80,8 +80,8 @@ func leave(ctx context.Context, conn *pgx.Conn, named []string) (sets []string, 
 		case owned(s):
 			return nil, nil, fmt.Errorf("%w: %s was applied by %s up to version %d and lacks %s: add "+
 				"what is new to its "+
-				"folder with `outbox migrate export` and apply it with %s; or, to have outbox migrate up do it from now on, "+
-				"run it with --take-over", ErrOwned, s.Set, s.By, s.Current, strings.Join(s.Pending, ", "), s.By)
+				"folder with `outbox migrate export` and apply it with %s, or hand the tables over to outbox migrate: %s",
+				ErrOwned, s.Set, s.By, s.Current, strings.Join(s.Pending, ", "), s.By, handOver)
 		case !owned(all[0]) || s.Current > 0 || s.Dirty: // all[0] is core, on which the others stand
 			mine = append(mine, s.Set)
 		case len(named) > 0:

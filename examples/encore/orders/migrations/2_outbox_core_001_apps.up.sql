@@ -59,10 +59,7 @@ BEGIN
         RAISE EXCEPTION 'table apps is there already, and was not made by Outbox'
             USING ERRCODE = 'duplicate_table',
                   DETAIL = 'It has no index apps_namespace_key.',
-                  HINT = CASE WHEN to_regclass('outbox_lanes') IS NULL OR to_regclass('outbox_migrations_core') IS NOT NULL
-                         THEN 'Adopt it: `outbox migrate up`, then these files again'
-                         ELSE 'Adopt it: `outbox migrate up --take-over`, then these files again' END
-                         || ' (docs/guide/adopting.md, "With your own migration tool").';
+                  HINT = 'Adopt it: `outbox migrate up`, then these files again (docs/guide/adopting.md, "With your own migration tool").';
     END IF;
 END
 $do$;
@@ -77,10 +74,7 @@ BEGIN
         RAISE EXCEPTION 'table outbox_events is there already, and was not made by Outbox'
             USING ERRCODE = 'duplicate_table',
                   DETAIL = 'It has no column position.',
-                  HINT = CASE WHEN to_regclass('outbox_lanes') IS NULL OR to_regclass('outbox_migrations_core') IS NOT NULL
-                         THEN 'Adopt it: `outbox migrate up`, then these files again'
-                         ELSE 'Adopt it: `outbox migrate up --take-over`, then these files again' END
-                         || ' (docs/guide/adopting.md, "With your own migration tool").';
+                  HINT = 'Adopt it: `outbox migrate up`, then these files again (docs/guide/adopting.md, "With your own migration tool").';
     END IF;
 END
 $do$;
@@ -95,10 +89,7 @@ BEGIN
         RAISE EXCEPTION 'table job_dlq is there already, and was not made by Outbox'
             USING ERRCODE = 'duplicate_table',
                   DETAIL = 'It has no column generation.',
-                  HINT = CASE WHEN to_regclass('outbox_lanes') IS NULL OR to_regclass('outbox_migrations_core') IS NOT NULL
-                         THEN 'Adopt it: `outbox migrate up`, then these files again'
-                         ELSE 'Adopt it: `outbox migrate up --take-over`, then these files again' END
-                         || ' (docs/guide/adopting.md, "With your own migration tool").';
+                  HINT = 'Adopt it: `outbox migrate up`, then these files again (docs/guide/adopting.md, "With your own migration tool").';
     END IF;
 END
 $do$;

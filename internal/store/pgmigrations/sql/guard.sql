@@ -14,8 +14,5 @@ BEGIN
 END
 $do$;
 {{define "adopt_hint" -}}
-    CASE WHEN to_regclass('outbox_lanes') IS NULL OR to_regclass('outbox_migrations_core') IS NOT NULL
-                         THEN 'Adopt it: `outbox migrate up`, then these files again'
-                         ELSE 'Adopt it: `outbox migrate up --take-over`, then these files again' END
-                         || ' (docs/guide/adopting.md, "With your own migration tool").'
+    'Adopt it: `outbox migrate up`, then these files again (docs/guide/adopting.md, "With your own migration tool").'
 {{- end}}
