@@ -11,6 +11,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/store/cold"
 	"github.com/outboxrelay/outbox/internal/store/migration"
+	"github.com/outboxrelay/outbox/internal/store/pooler"
 )
 
 // Examine looks for conditions in the database and the sinks of the settings, which it connects to
@@ -21,7 +22,9 @@ func Examine(
 	p := newProcess(cfg, slog.New(slog.DiscardHandler))
 	x := examination(cfg, nil)
 	x.Limits, x.Canary = limits, canary
-	if db, err := openNow(ctx, cfg.Database, use{name: "outbox doctor", conns: 2}); err != nil {
+	if db, err := openNow(ctx, cfg.Database, use{name: "outbox doctor", conns: 2}); errors.As(err, new(*pooler.SuperuserError)) {
+		return condition.Report{}, err
+	} else if err != nil {
 		x.DBErr = err
 	} else {
 		defer db.Close()

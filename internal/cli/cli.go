@@ -23,6 +23,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/admin"
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/store/pooler"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -54,6 +55,9 @@ func Main(ctx context.Context, args []string, streams Streams, environ []string,
 	if settings != nil && len(settings.Problems) > 1 {
 		err = fmt.Errorf("%d problems with the settings:\n  - %s", len(settings.Problems),
 			strings.Join(settings.Problems, "\n  - "))
+	}
+	if superuser, ok := errors.AsType[*pooler.SuperuserError](err); ok {
+		err = superuser // one sentence, without what was to be done and how the connection failed
 	}
 	fmt.Fprintf(a.Err, "%s: %v\n", ran.CommandPath(), err)
 	if misused {

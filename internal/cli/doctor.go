@@ -55,6 +55,9 @@ func (a *application) doctor() *cobra.Command {
 			if cmd.Context().Err() != nil {
 				return nil
 			}
+			if err != nil && report.Asked == 0 {
+				return err
+			}
 			if err = cmp.Or(a.printReport(c.Output, report), err); err != nil || watch == 0 {
 				return cmp.Or(err, verdict(report))
 			}
@@ -98,6 +101,9 @@ func (a *application) verify() *cobra.Command {
 			}
 		}
 		report, err := app.Examine(cmd.Context(), c, condition.Usual, condition.Selection{Audit: true}, canary)
+		if err != nil && report.Asked == 0 {
+			return err
+		}
 		return cmp.Or(err, a.printReport(c.Output, report), verdict(report))
 	})
 	cmd.Flags().StringVar(&topic, "canary", "", "`topic` of an event to write into outbox_events, which must arrive")

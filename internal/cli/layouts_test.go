@@ -137,7 +137,7 @@ func TestSchemaOfItsOwn(t *testing.T) {
 	e.database += map[bool]string{true: "&", false: "?"}[strings.Contains(e.database, "?")] + "search_path=outbox"
 	e.ok("", "migrate", "up")
 	e.ok("", "migrate", "roles")
-	e.start("relay", "--dedup-window", "0")
+	e.login("outbox_relay").start("relay", "--dedup-window", "0")
 	exec1(shop, `BEGIN; UPDATE apps SET title = 'Store';
 		INSERT INTO outbox.outbox_events (event_topic, occurred_at, source_bc, payload, tenant_id) VALUES ('t', now(), 's', '{}', 'acme'); COMMIT`)
 	e.eventually("the event is delivered", func() bool {

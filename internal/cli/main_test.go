@@ -45,6 +45,18 @@ func TestMain(m *testing.M) {
 	testenv.Main(m)
 }
 
+// login returns e with a login that is a member of a group role.
+func (e env) login(group string) env {
+	e.t.Helper()
+	exec1(e, fmt.Sprintf(`DO $$ BEGIN CREATE ROLE %[1]s_login LOGIN IN ROLE %[1]s;
+		EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$`, group))
+	e.database = strings.Replace(e.database, "postgres@", group+"_login@", 1)
+	return e
+}
+
+// owner returns e with a login that owns what outbox_owner does.
+func (e env) owner() env { return e.login("outbox_owner") }
+
 // result is how a run of the command ended.
 type result struct {
 	code     int

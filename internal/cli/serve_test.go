@@ -265,16 +265,9 @@ func TestServePartsApart(t *testing.T) {
 	e := migrated(t)
 	e.redis = testenv.RedisServer(t).URL()
 	e.ok("", "migrate", "roles")
-	as := func(group string) env {
-		login := "serve_" + group
-		exec1(e, fmt.Sprintf(`DO $$ BEGIN CREATE ROLE %s LOGIN IN ROLE %s; EXCEPTION WHEN duplicate_object THEN NULL; END $$`,
-			login, group))
-		one := e
-		one.database = strings.Replace(e.database, "postgres@", login+"@", 1)
-		return one
-	}
+	as := e.login
 	made := decode[struct{ Token string }](t,
-		e.ok("", "token", "create", "--tenant", "shop", "--scope", "read,write", "-o", "json"))
+		e.owner().ok("", "token", "create", "--tenant", "shop", "--scope", "read,write", "-o", "json"))
 	g := as("outbox_gateway").serving("--parts=gateway", "--public-url", "https://api.example.com/")
 	g.extra = append(g.extra, "OUTBOX_TOKEN="+made.Token)
 	contains(t, g.ok("", "runs", "create", "--app", "shop", "-o", "json"), `"https://api.example.com/v1/runs/`)

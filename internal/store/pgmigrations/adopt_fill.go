@@ -62,14 +62,11 @@ func (w *work) filling(c column) *filling {
 // fails it at once (NOWAIT). To wait for one while holding others is how deadlocks come about, of
 // which the application might be the victim.
 func (f *filling) next(ctx context.Context, tx pgx.Tx, size int) (filled int64, err error) {
-	if _, err := tx.Exec(ctx, briefly+statement("pin", nil)+statement("as_owner", f)); err != nil {
+	if _, err := tx.Exec(ctx, briefly+statement("pin", nil)); err != nil {
 		return 0, err
 	}
 	row := tx.QueryRow(ctx, statement(f.statement, f), f.from, size, f.third)
-	if err := row.Scan(&filled, &f.third, &f.from); err != nil {
-		return 0, err
-	}
-	_, err = tx.Exec(ctx, "RESET ROLE")
+	err = row.Scan(&filled, &f.third, &f.from)
 	return filled, err
 }
 

@@ -59,6 +59,7 @@ func TestAdoptKeepsFunctions(t *testing.T) {
 			if c.made != "" && !strings.Contains(now, "function "+c.made+" outbox_owner") {
 				t.Errorf("no %s of outbox_owner:\n%s", c.made, now)
 			}
+			takeBack(t, conn)
 			for _, set := range []string{"crawl", "events", "core"} {
 				if err := pgmigrations.Down(t.Context(), url, pgmigrations.All, set); err != nil {
 					t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,6 +106,24 @@ func connect(t *testing.T, url string) *pgx.Conn {
 type querier interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// ownerOf returns the URL of a login that owns the schema public and what outbox_owner owns.
+func ownerOf(t *testing.T, conn *pgx.Conn, url string) string {
+	t.Helper()
+	if err := pgmigrations.ApplyRoles(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	run(t, conn, `DO $$ BEGIN CREATE ROLE owner_login LOGIN IN ROLE outbox_owner;
+		EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$`)
+	return strings.Replace(url, "postgres@", "owner_login@", 1)
+}
+
+// takeBack gives to the superuser what ApplyRoles gave to outbox_owner, so that he may migrate again.
+func takeBack(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
+	run(t, conn, "REASSIGN OWNED BY outbox_owner TO postgres")
+	run(t, conn, "REVOKE CREATE ON SCHEMA public FROM outbox_owner")
 }
 
 func run(t *testing.T, db querier, sql string, args ...any) {

@@ -40,6 +40,7 @@ func TestMigrateThroughPooler(t *testing.T) {
 	}
 	// A file that fails is named, with its line, and leaves the version as it was.
 	conn := connect(t, direct)
+	takeBack(t, conn)
 	if err := pgmigrations.Down(t.Context(), direct, pgmigrations.All, "events"); err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func PrintRoles(w io.Writer) error {
 // roles.sql says on the tables that exist. It takes a superuser, or the tables' owner with
 // CREATEROLE, and may run any number of times; run it again after Up has added tables.
 func ApplyRoles(ctx context.Context, databaseURL string) error {
-	err := locked(ctx, databaseURL, func(conn *pgx.Conn) error {
+	err := lockedBy(ctx, connectCatalog, databaseURL, func(conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, rolesSQL) // no arguments: one simple query, hence one transaction
 		return err
 	})

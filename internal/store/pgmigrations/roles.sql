@@ -13,7 +13,8 @@
 --
 -- Run it after `outbox migrate up`, and again after each later one: it may run any number of times, and leaves the
 -- nine roles with exactly what is written here on the tables that exist; what else they had there is revoked.
--- Run it as a superuser, or as the tables' owner with CREATEROLE. It is one transaction.
+-- Run it as a superuser, or as the tables' owner with CREATEROLE. It is one transaction. It reads PostgreSQL's catalog
+-- only: outbox_owner's members could attach code to anything else, and it would run with your rights.
 --
 -- Row-level security trusts the session: whoever may connect as a producer or reader names its tenant itself, with
 -- SET LOCAL app.current_tenant. It keeps an application from mixing its tenants up; it is no wall between people
@@ -45,11 +46,7 @@ $do$;
 DO $do$
 DECLARE
     name TEXT;
-    kept TEXT[];
 BEGIN
-    IF to_regclass('outbox_adopted') IS NOT NULL THEN
-        kept := ARRAY(SELECT object FROM outbox_adopted WHERE object LIKE 'kept function %');
-    END IF;
     FOREACH name IN ARRAY ARRAY['apps', 'outbox_events', 'job_dlq', 'outbox_audit', 'outbox_lanes', 'outbox_relays', 'outbox_readers', 'event_outbox', 'outbox_maintenance', 'outbox_archive',
                                 'outbox_tokens', 'outbox_tickets', 'outbox_pauses', 'outbox_deliveries', 'outbox_endpoints',
                                 'outbox_inbox_0', 'outbox_inbox_1', 'outbox_inbox_turn', 'outbox_inbox_consumers', 'outbox_inbox_claims',
@@ -82,8 +79,7 @@ BEGIN
     -- Purges run with the caller's rights, so nobody gains anything by calling them. That PUBLIC may not says so.
     FOREACH name IN ARRAY ARRAY['purge_job_dlq', 'purge_event_outbox'] LOOP
         IF EXISTS (SELECT FROM pg_proc
-                    WHERE oid = to_regprocedure(name || '(int)') AND strpos(prosrc, name || ': p_older_than_days must be 0 or more') > 0)
-           AND 'kept function ' || name <> ALL (coalesce(kept, '{}')) THEN
+                    WHERE oid = to_regprocedure(name || '(int)') AND strpos(prosrc, name || ': p_older_than_days must be 0 or more') > 0) THEN
             EXECUTE format('ALTER FUNCTION %s OWNER TO outbox_owner', to_regprocedure(name || '(int)'));
             EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', to_regprocedure(name || '(int)'));
             EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO outbox_relay', to_regprocedure(name || '(int)'));

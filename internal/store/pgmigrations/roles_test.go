@@ -348,7 +348,7 @@ func TestRolesTouchOnlyTablesThatExist(t *testing.T) {
 	conn := connect(t, url)
 	for i, sets := range [][]string{nil, {"core"}, {"crawl"}, {"events"}} {
 		if len(sets) > 0 {
-			up(t, url, sets...)
+			up(t, ownerOf(t, conn, url), sets...)
 		}
 		if err := pgmigrations.ApplyRoles(t.Context(), url); err != nil {
 			t.Fatalf("step %d: %v", i, err)

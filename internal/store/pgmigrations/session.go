@@ -40,12 +40,28 @@ func parse(databaseURL string) (*pgx.ConnConfig, error) {
 	return config, nil
 }
 
-// connect opens one connection, and tells whether a pooler is in between.
+// connect opens one connection, and tells whether a pooler is in between. Superusers are refused
+// where other roles could have their code run.
 func connect(ctx context.Context, databaseURL string) (conn *pgx.Conn, pooled bool, err error) {
 	config, err := parse(databaseURL)
 	if err != nil {
 		return nil, false, err
 	}
+	return open(ctx, config)
+}
+
+// connectCatalog is connect for statements that read nothing but PostgreSQL's own catalog, which a
+// superuser may use in every database.
+func connectCatalog(ctx context.Context, databaseURL string) (conn *pgx.Conn, pooled bool, err error) {
+	config, err := parse(databaseURL)
+	if err != nil {
+		return nil, false, err
+	}
+	config.AfterConnect = nil
+	return open(ctx, config)
+}
+
+func open(ctx context.Context, config *pgx.ConnConfig) (conn *pgx.Conn, pooled bool, err error) {
 	conn, err = pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, false, fmt.Errorf("connect to the database: %w", err)
@@ -63,6 +79,13 @@ func connect(ctx context.Context, databaseURL string) (conn *pgx.Conn, pooled bo
 // Through a pooler, which keeps nothing between two transactions, the lock is that of a
 // transaction, which is open on a connection of its own for as long.
 func locked(ctx context.Context, databaseURL string, change func(*pgx.Conn) error) error {
+	return lockedBy(ctx, connect, databaseURL, change)
+}
+
+func lockedBy(
+	ctx context.Context, connect func(context.Context, string) (*pgx.Conn, bool, error), databaseURL string,
+	change func(*pgx.Conn) error,
+) error {
 	conn, pooled, err := connect(ctx, databaseURL)
 	if err != nil {
 		return err

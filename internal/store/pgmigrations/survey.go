@@ -244,7 +244,7 @@ func (a *adoption) readRecord(ctx context.Context) error {
 	})
 }
 
-// noteTriggers names what filling rows will fire, with the rights of the table's owner.
+// noteTriggers names the triggers that filling rows fires.
 func (a *adoption) noteTriggers(ctx context.Context, w *work) error {
 	if len(w.fills) == 0 {
 		return nil
@@ -252,9 +252,8 @@ func (a *adoption) noteTriggers(ctx context.Context, w *work) error {
 	var name, owner string
 	return each(ctx, a.conn, "triggers", []any{quote(w.now)}, []any{&name, &owner}, func() error {
 		if name != logTrigger {
-			a.note("filling %s fires its trigger %s, whose function is %s's, with the rights of the "+
-				"table's owner", w.now, name,
-				owner)
+			a.note("filling %s fires its trigger %s, whose function belongs to %s, with the rights of the "+
+				"role that migrates", w.now, name, owner)
 		}
 		return nil
 	})
@@ -359,10 +358,10 @@ func (a *adoption) mentionRetention(table string) {
 
 func (a *adoption) checkRights(w *work) {
 	if !w.have.Mine {
-		a.problem("table %s belongs to %s: run up as that role, a member of it, or a superuser", w.now, w.have.Owner)
+		a.problem("table %s belongs to %s: run up as that role or a member of it", w.now, w.have.Owner)
 	} else if w.have.Hidden {
 		a.problem("row-level security hides rows of %s from the role that migrates, and all of them must be filled: "+
-			"run up as a superuser, or as a role with BYPASSRLS that is a member of %s", w.now, w.have.Owner)
+			"run up as a role with BYPASSRLS that is a member of %s", w.now, w.have.Owner)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -48,9 +47,6 @@ func (a *adoption) checkNames(ctx context.Context, w *work) error {
 // checkRows counts rows that break what would be added, and looks for checks that would refuse
 // Outbox's own.
 func (a *adoption) checkRows(ctx context.Context, w *work) error {
-	if called, err := a.checkCalls(ctx, w); err != nil || called {
-		return err
-	}
 	table := quote(w.now)
 	for _, k := range w.constraints {
 		var condition string
@@ -249,20 +245,4 @@ func (a *adoption) mentionLegacy(ctx context.Context) error {
 			"deploy/postgres/upgrade-outbox.sql (docs/operations/upgrades.md)")
 	}
 	return nil
-}
-
-// checkCalls tells whether to adopt the table would call, as a superuser, what a lesser role has
-// made.
-func (a *adoption) checkCalls(ctx context.Context, w *work) (called bool, err error) {
-	err = pgx.BeginFunc(ctx, a.conn, func(tx pgx.Tx) error {
-		table := strings.ReplaceAll(quote(w.now), "'", "''")
-		_, err := tx.Exec(ctx, statement("as_owner", filling{Table: table}))
-		return err
-	})
-	var server *pgconn.PgError
-	if errors.As(err, &server) && server.Code == "42501" {
-		a.problem("%s: %s", server.Message, server.Hint)
-		return true, nil
-	}
-	return false, err
 }

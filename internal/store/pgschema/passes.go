@@ -17,9 +17,11 @@ func Passes(err error) bool {
 	var certificate *tls.CertificateVerificationError
 	var schema *outbox.SchemaError
 	var server *pgconn.PgError
+	var superuser *pooler.SuperuserError
 	switch {
 	case errors.As(err, &certificate), errors.As(err, &schema), errors.Is(err, pooler.ErrStatementMode),
-		errors.Is(err, outbox.ErrRowsHidden), errors.Is(err, outbox.ErrNotAllowed), errors.Is(err, pooler.ErrEncoding):
+		errors.Is(err, outbox.ErrRowsHidden), errors.Is(err, outbox.ErrNotAllowed), errors.Is(err, pooler.ErrEncoding),
+		errors.As(err, &superuser):
 		return false
 	case errors.As(err, &server):
 		switch server.Code[:2] {

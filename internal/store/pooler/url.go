@@ -81,6 +81,7 @@ func CleanURL(text string) string {
 
 // ParseURL reads a URL or keyword/value string of PostgreSQL, also as other clients write it. It
 // returns the names of the parameters that it ignored. No error contains a user or password.
+// Connections as a superuser fail with a *SuperuserError where other roles could have their code run.
 func ParseURL(text string) (cfg *pgxpool.Config, without []string, err error) {
 	isJDBC := jdbc.MatchString(text)
 	text = CleanURL(text)
@@ -129,6 +130,7 @@ func ParseURL(text string) (cfg *pgxpool.Config, without []string, err error) {
 		}
 		delete(params, name)
 	}
+	cfg.ConnConfig.AfterConnect = refuseSuperuser
 	return cfg, without, nil
 }
 

@@ -93,7 +93,8 @@ func prepare(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	_, err = conn.Exec(ctx, `CREATE ROLE shop LOGIN;
+	_, err = conn.Exec(ctx, `REASSIGN OWNED BY outbox_owner TO CURRENT_USER; REVOKE CREATE ON SCHEMA public FROM outbox_owner;
+		CREATE ROLE shop LOGIN;
 		GRANT outbox_gateway, outbox_relay, outbox_operator, outbox_worker TO shop`)
 	return errors.Join(err, conn.Close(ctx))
 }

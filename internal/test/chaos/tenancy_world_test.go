@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/outboxrelay/outbox/internal/test/pgtest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/pgstore"
@@ -35,7 +36,7 @@ func newTenancy(t *testing.T, name string) *tenancy {
 	}
 	c := &tenancy{world: &world{t: t, rng: choices(name), began: time.Now()}, url: testenv.Database(t)}
 	if err := errors.Join(migrations.Up(t.Context(), c.url, "core", "events", "crawl"),
-		migrations.ApplyRoles(t.Context(), c.url)); err != nil {
+		pgtest.ApplyRoles(t.Context(), c.url)); err != nil {
 		t.Fatal(err)
 	}
 	c.connect(c.url)

@@ -18,7 +18,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/condition"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/test/pgtest"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 	"github.com/outboxrelay/outbox/internal/test/tier"
 )
@@ -47,7 +47,7 @@ func newPatient(t *testing.T) *patient {
 		limits: condition.Usual}
 	p.limits.Files, p.limits.Free = 1, 1
 	must(t, migrate(t.Context(), p.url, "core", "events", "crawl", "log"))
-	must(t, pgmigrations.ApplyRoles(t.Context(), p.url))
+	must(t, pgtest.ApplyRoles(t.Context(), p.url))
 	cfg, err := pgxpool.ParseConfig(p.url)
 	must(t, err)
 	cfg.MaxConns = 1

@@ -13,7 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/test/pgtest"
 	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
@@ -35,7 +35,7 @@ const producersPage = "../../../docs/guide/producers.md"
 func TestStatementsOfTheDocs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	noError(t, pgmigrations.ApplyRoles(t.Context(), w.url))
+	noError(t, pgtest.ApplyRoles(t.Context(), w.url))
 	w.exec(t, "CREATE TABLE orders (id bigint PRIMARY KEY, total numeric)") // the application's own, by its own rights
 	w.exec(t, "GRANT INSERT ON orders TO PUBLIC")
 	w.relay(t, nil)

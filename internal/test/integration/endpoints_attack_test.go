@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/test/pgtest"
 	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
@@ -20,7 +20,7 @@ import (
 func TestEndpointsTellAnOperatorNothing(t *testing.T) {
 	tier.Full(t)
 	url := migrated(t)
-	noError(t, pgmigrations.ApplyRoles(t.Context(), url))
+	noError(t, pgtest.ApplyRoles(t.Context(), url))
 	spy, acme := newHook(t), newHook(t)
 	file := filepath.Join(t.TempDir(), "secret")
 	secret := "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("f", 32)))

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/test/pgtest"
 	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/server/crawl"
 	"github.com/outboxrelay/outbox/server/gateway"
@@ -64,7 +65,7 @@ func newAPIIn(t *testing.T, database string, change ...func(*gateway.Config)) *w
 	if err := pgmigrations.Up(t.Context(), database, pgmigrations.Sets...); err != nil {
 		t.Fatal(err)
 	}
-	if err := pgmigrations.ApplyRoles(t.Context(), database); err != nil {
+	if err := pgtest.ApplyRoles(t.Context(), database); err != nil {
 		t.Fatal(err)
 	}
 	a := &webAPI{t: t, log: &lockedBuffer{}}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
+	"github.com/outboxrelay/outbox/internal/test/pgtest"
 	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/server/gateway"
 	"github.com/outboxrelay/outbox/server/pgstore"
@@ -29,7 +30,7 @@ func TestSubscriptionOverHTTP(t *testing.T) {
 	t.Parallel()
 	database := migrated(t)
 	noError(t, pgmigrations.Up(t.Context(), database, "core", "log"))
-	noError(t, pgmigrations.ApplyRoles(t.Context(), database))
+	noError(t, pgtest.ApplyRoles(t.Context(), database))
 	var servers []*httptest.Server
 	var gateways []*gateway.Gateway
 	serve := func() *webAPI {
@@ -167,7 +168,7 @@ func TestSubscriptionStream(t *testing.T) {
 	t.Parallel()
 	database := migrated(t)
 	noError(t, pgmigrations.Up(t.Context(), database, "core", "log"))
-	noError(t, pgmigrations.ApplyRoles(t.Context(), database))
+	noError(t, pgtest.ApplyRoles(t.Context(), database))
 	a, server, _ := serveSubscriptions(t, database)
 	const s = "/v1/subscriptions/billing"
 	a.want(404, "GET", s+"/stream", "")

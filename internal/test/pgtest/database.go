@@ -1,7 +1,11 @@
 package pgtest
 
 import (
+	"context"
+	"errors"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -15,6 +19,20 @@ func Sessions(t *testing.T, url string) *pgxpool.Pool {
 	ok(t, err)
 	t.Cleanup(pool.Close)
 	return pool
+}
+
+// ApplyRoles makes the roles and leaves the tables to the superuser of the URL, who may go on to run
+// every command.
+func ApplyRoles(ctx context.Context, url string) error {
+	if err := migrations.ApplyRoles(ctx, url); err != nil {
+		return err
+	}
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, "REASSIGN OWNED BY outbox_owner TO CURRENT_USER; REVOKE CREATE ON SCHEMA public FROM outbox_owner")
+	return errors.Join(err, conn.Close(ctx))
 }
 
 // As returns a pool on the same database whose sessions have one of the roles.

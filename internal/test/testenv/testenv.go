@@ -108,6 +108,10 @@ func Prepared(t testing.TB, name string, prepare func(ctx context.Context, datab
 		if _, err := shared.admin.Exec(t.Context(), "CREATE DATABASE "+template+" TEMPLATE template0"); err != nil {
 			t.Fatalf("create database: %v", err)
 		}
+		// Before PostgreSQL 15 every role may create objects there, and a superuser's commands are refused.
+		if err := execIn(t.Context(), server.URL(template), "REVOKE CREATE ON SCHEMA public FROM PUBLIC"); err != nil {
+			t.Fatalf("prepare database: %v", err)
+		}
 		if err := prepare(t.Context(), server.URL(template)); err != nil {
 			t.Fatalf("prepare database: %v", err)
 		}
@@ -229,8 +233,10 @@ func (p *Postgres) strategy(ctx context.Context) (clause string, err error) {
 }
 
 // exec runs one statement on the maintenance database over a connection of its own.
-func (p *Postgres) exec(ctx context.Context, sql string) error {
-	conn, err := pgx.Connect(ctx, p.URL("postgres"))
+func (p *Postgres) exec(ctx context.Context, sql string) error { return execIn(ctx, p.URL("postgres"), sql) }
+
+func execIn(ctx context.Context, url, sql string) error {
+	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err
 	}

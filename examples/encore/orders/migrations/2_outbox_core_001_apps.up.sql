@@ -18,13 +18,18 @@
 -- better, and would be called in its place. A superuser keeps others from making one until the transaction ends.
 DO $do$
 DECLARE
-    path     TEXT   := pg_catalog.current_setting('search_path');
-    schemas  NAME[] := pg_catalog.current_schemas(false);
-    near     OID[];
-    above    BOOLEAN;
-    stranger RECORD;
+    path     pg_catalog.text   := pg_catalog.current_setting('search_path');
+    schemas  pg_catalog.name[] := pg_catalog.current_schemas(false);
+    inorder  pg_catalog.name[] := pg_catalog.current_schemas(true);
+    near     pg_catalog.oid[];
+    above    pg_catalog.bool;
+    stranger pg_catalog.record;
 BEGIN
     PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+    IF array_position(inorder, 'pg_catalog') > 1 + (inorder[1] LIKE 'pg\_temp%')::int THEN
+        RAISE EXCEPTION 'the search path names other schemas before pg_catalog, whose tables and functions would take the place of PostgreSQL''s'
+            USING ERRCODE = 'insufficient_privilege', HINT = 'Remove pg_catalog from the search path.';
+    END IF;
     SELECT rolsuper INTO above FROM pg_roles WHERE rolname = current_user;
     near := ARRAY(SELECT oid FROM pg_namespace WHERE nspname = ANY (schemas) AND nspname <> 'pg_catalog');
     IF above THEN

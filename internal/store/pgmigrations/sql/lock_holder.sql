@@ -1,6 +1,9 @@
--- migrate: who holds lock.sql, for people. $1 key. No row: nobody, or nobody any more.
-SELECT format('process %s, login %s, application "%s"', a.pid, a.usename, a.application_name)
-  FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
- WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
-   AND l.classid = ($1::bigint >> 32)::oid AND l.objid = ($1::bigint & 4294967295)::oid
-   AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database())
+-- migrate: who holds lock.sql, for people. $1 key. No row: nobody, or nobody any more. All names are PostgreSQL's own,
+-- whatever the search path is.
+SELECT pg_catalog.format('process %s, login %s, application "%s"', a.pid, a.usename, a.application_name)
+  FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_stat_activity a ON a.pid OPERATOR(pg_catalog.=) l.pid
+ WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.objsubid OPERATOR(pg_catalog.=) 1
+   AND l.classid OPERATOR(pg_catalog.=) ($1::pg_catalog.int8 OPERATOR(pg_catalog.>>) 32)::pg_catalog.oid
+   AND l.objid OPERATOR(pg_catalog.=) ($1::pg_catalog.int8 OPERATOR(pg_catalog.&) 4294967295)::pg_catalog.oid
+   AND l.database OPERATOR(pg_catalog.=) (SELECT d.oid FROM pg_catalog.pg_database d
+                                           WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database())

@@ -1,2 +1,2 @@
 -- pooler: which process serves this connection now. Changes nothing, locks nothing.
-SELECT pg_backend_pid()
+SELECT pg_catalog.pg_backend_pid()
