@@ -132,7 +132,6 @@ var only = map[string]map[string]string{
 		"sql/subscription_list.sql":    logTables,
 		"sql/subscription_nack.sql":    logTables,
 		"sql/subscription_next.sql":    logTables,
-		"sql/subscription_open.sql":    logTables,
 		"sql/subscription_ready.sql":   logTables,
 		"sql/subscription_remove.sql":  logTables,
 		"sql/subscription_return.sql":  logTables,

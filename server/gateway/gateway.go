@@ -84,8 +84,6 @@ func New(cfg Config) (*Gateway, error) {
 		mux.HandleFunc("GET /v1/stream", g.streams.streamTopics)
 		describeStreams(a.OpenAPI())
 	}
-	mux.HandleFunc("GET /v1/subscriptions/{name}/stream", g.streams.streamSubscription(g.waiter))
-	describeSubscriptionStream(a.OpenAPI())
 	if err := a.routeDescription(mux); err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ var scopeOf = map[string]token.Scope{
 	"createRun": token.Write, "startRun": token.Write, "completeRun": token.Write, "failRun": token.Write,
 	"appendEvents": token.Write,
 	"cancelRun":    token.Operate, "subscribe": token.Operate, "unsubscribe": token.Operate,
-	"nextEvents": token.Consume, "ackEvents": token.Consume, "nackEvent": token.Consume, "streamEvents": token.Consume,
+	"nextEvents": token.Consume, "ackEvents": token.Consume, "nackEvent": token.Consume,
 }
 
 // principals holds tokens and tickets by the SHA-256 of their secrets. Other methods of the store

@@ -48,7 +48,7 @@ func (s *streams) streamTopics(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *streams) open(w http.ResponseWriter, r *http.Request, want streaming, invalid error) {
-	who, ok := s.streamer(w, r, token.Read, invalid)
+	who, ok := s.streamer(w, r, invalid)
 	if !ok {
 		return
 	}
@@ -105,7 +105,7 @@ const eventStream = "text/event-stream"
 // stream's own parameters: a ticket, which is good for one stream, is not used up by a request that
 // opens none.
 func (s *streams) streamer(
-	w http.ResponseWriter, r *http.Request, scope token.Scope, invalid error,
+	w http.ResponseWriter, r *http.Request, invalid error,
 ) (who token.Principal, ok bool) {
 	switch {
 	case r.ContentLength != 0:
@@ -127,7 +127,7 @@ func (s *streams) streamer(
 		s.fail(w, r, err)
 		return token.Principal{}, false
 	}
-	return who, s.may(w, r, who, scope)
+	return who, s.may(w, r, who, token.Read)
 }
 
 // known refuses a query with a parameter that is neither one of parameters nor one of all streams:

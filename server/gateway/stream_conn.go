@@ -44,7 +44,6 @@ type connection struct {
 	until  time.Time
 	reader atomic.Pointer[stream.Reader] // nil until it is open
 	ending atomic.Bool
-	stop   context.CancelFunc // of a stream that has no reader
 }
 
 // end makes the connection end after what it is sending.
@@ -52,9 +51,6 @@ func (c *connection) end() {
 	c.ending.Store(true)
 	if reader := c.reader.Load(); reader != nil {
 		reader.End()
-	}
-	if c.stop != nil {
-		c.stop()
 	}
 }
 

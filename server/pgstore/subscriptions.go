@@ -144,25 +144,6 @@ func (s *Subscriptions) Nack(
 	return failure, err
 }
 
-// Unacknowledged implements subscription.Store.
-func (s *Subscriptions) Unacknowledged(
-	ctx context.Context, tenant, name string, tokens []uuid.UUID,
-) (open []uuid.UUID, events int, lapsed bool, err error) {
-	of := named{name, tenant}
-	err = s.ask(ctx, of, "subscription_open", struct {
-		named
-		Tokens []uuid.UUID
-	}{of, tokens}, func(row store.Row) error {
-		var token uuid.UUID
-		var n int
-		var over bool
-		err := row.Scan(&token, &n, &over)
-		open, events, lapsed = append(open, token), events+n, lapsed || over
-		return err
-	})
-	return open, events, lapsed, err
-}
-
 // Subscribe implements subscription.Store.
 func (s *Subscriptions) Subscribe(ctx context.Context, n subscription.Settings) (created bool, err error) {
 	err = s.db.Write(ctx, n.Tenant, store.Ask{Name: "subscription_add", Data: struct {

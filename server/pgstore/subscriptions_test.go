@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outboxrelay/outbox/internal/test/pgtest"
@@ -54,10 +53,6 @@ func TestSubscriptionsOfAnotherTenantAreHiddenFromASuperuser(t *testing.T) {
 			return false, s.Rewind(ctx, other, "mine", time.Now().Add(-time.Hour))
 		},
 		"remove": func(ctx context.Context) (bool, error) { return false, s.Remove(ctx, other, "mine") },
-		"unacknowledged": func(ctx context.Context) (bool, error) {
-			_, _, _, err := s.Unacknowledged(ctx, other, "mine", []uuid.UUID{receipt.Token})
-			return false, err
-		},
 	} {
 		if found, err := call(t.Context()); found || !errors.Is(err, subscription.ErrUnknown) {
 			t.Errorf("%s: answers with events %t, error %v, want ErrUnknown", name, found, err)

@@ -97,10 +97,6 @@ type Store interface {
 	// becomes one; "" is DeliveryFailed.
 	Nack(ctx context.Context, tenant, name string, event Receipt, why, reason string, delay *time.Duration) (
 		*Failure, error)
-	// Unacknowledged tells how many events of some tokens are, of which tokens, and whether the
-	// lease of one is over.
-	Unacknowledged(ctx context.Context, tenant, name string, tokens []uuid.UUID) (
-		open []uuid.UUID, events int, lapsed bool, err error)
 	// Subscribe tells whether it made the subscription; one with the same settings is left as it
 	// is.
 	Subscribe(ctx context.Context, s Settings) (created bool, err error)

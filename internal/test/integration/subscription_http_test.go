@@ -1,11 +1,8 @@
 package integration
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -15,7 +12,6 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/tier"
 	"github.com/outboxrelay/outbox/server/gateway"
 	"github.com/outboxrelay/outbox/server/pgstore"
-	"github.com/outboxrelay/outbox/server/subscription"
 	"github.com/outboxrelay/outbox/server/token"
 )
 
@@ -159,95 +155,6 @@ func serveSubscriptions(t *testing.T, database string) (*webAPI, *httptest.Serve
 	})
 	a.url = server.URL
 	return a, server, g
-}
-
-// A stream gives no more than its client acknowledges. What one whose gateway has gone had in hand
-// comes again after the lease, and a stream whose client hangs ends with the lease.
-func TestSubscriptionStream(t *testing.T) {
-	tier.Full(t)
-	t.Parallel()
-	database := migrated(t)
-	noError(t, pgmigrations.Up(t.Context(), database, "core", "log"))
-	noError(t, pgtest.ApplyRoles(t.Context(), database))
-	a, server, _ := serveSubscriptions(t, database)
-	const s = "/v1/subscriptions/billing"
-	a.want(404, "GET", s+"/stream", "")
-	a.want(201, "PUT", s, `{"from": "earliest", "lease": "3s", "max_attempts": 9}`)
-	a.want(400, "GET", s+"/stream?most=0", "")
-	a.as(a.newToken("shop", 0, token.Read)).want(403, "GET", s+"/stream", "")
-	acknowledge := func(a *webAPI, e subscription.Given) {
-		t.Helper()
-		if n := a.want(200, "POST", s+"/ack", fmt.Sprintf(`{"events": [{"id": %q, "token": %q}]}`, e.ID, e.Token)); n.
-			field("acknowledged") != "1" {
-			t.Errorf("acknowledged: %s", n.body)
-		}
-	}
-	for _, key := range []string{"1", "2", "3"} {
-		must(a.pool.Exec(t.Context(), logRow, "shop", key))(t)
-	}
-	next := a.given(s + "/stream?most=2")
-	first, second := next(), next()
-	given := 0
-	noError(t, a.pool.QueryRow(t.Context(), "SELECT count(token) FROM outbox_subscription_events").Scan(&given))
-	if given != 2 || *first.Key != "1" || *second.Key != "2" || second.Attempt != 1 {
-		t.Errorf("given %d events, at first %+v and %+v", given, first, second)
-	}
-	acknowledge(a, *first)
-	if third := next(); *third.Key != "3" {
-		t.Errorf("after the first is acknowledged: %+v", third)
-	}
-	server.CloseClientConnections()
-	if e := next(); e != nil {
-		t.Errorf("a stream whose connection is lost gives %+v", e)
-	}
-	b, _, g := serveSubscriptions(t, database)
-	next = b.given(s + "/stream")
-	for _, key := range []string{"2", "3"} {
-		e := next()
-		if e == nil || *e.Key != key || e.Attempt != 2 {
-			t.Fatalf("after the lease: %+v, want %s", e, key)
-		}
-		acknowledge(b, *e)
-	}
-	must(a.pool.Exec(t.Context(), logRow, "shop", "4"))(t)
-	if e := next(); *e.Key != "4" {
-		t.Errorf("what was written meanwhile: %+v", e)
-	}
-	if e := next(); e != nil {
-		t.Errorf("a stream that acknowledges nothing gives %+v", e)
-	}
-	next = b.given(s + "/stream?most=1")
-	if e := next(); *e.Key != "4" {
-		t.Errorf("the next stream: %+v", e)
-	}
-	go g.DrainStreams(t.Context())
-	if e := next(); e != nil {
-		t.Errorf("a gateway that stops gives %+v", e)
-	}
-}
-
-// given opens a stream of a subscription, and returns what reads an event of it; nil once it has
-// ended.
-func (a *webAPI) given(path string) func() *subscription.Given {
-	a.t.Helper()
-	request := must(http.NewRequestWithContext(a.t.Context(), http.MethodGet, a.url+path, nil))(a.t)
-	request.Header.Set("Authorization", "Bearer "+a.token)
-	answer := must(http.DefaultClient.Do(request))(a.t) //nolint:bodyclose // it is, when the test ends
-	a.t.Cleanup(func() { _ = answer.Body.Close() })
-	if answer.StatusCode != http.StatusOK {
-		a.t.Fatalf("the stream is answered %s", answer.Status)
-	}
-	lines := bufio.NewScanner(answer.Body)
-	return func() *subscription.Given {
-		for lines.Scan() {
-			if data, is := strings.CutPrefix(lines.Text(), "data: "); is {
-				e := &subscription.Given{}
-				noError(a.t, json.Unmarshal([]byte(data), e))
-				return e
-			}
-		}
-		return nil
-	}
 }
 
 func roleOf(database string) string {
