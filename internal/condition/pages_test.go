@@ -1,11 +1,13 @@
 package condition
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -219,6 +221,21 @@ func TestFileOfAGroup(t *testing.T) {
 		}
 		if err := os.Remove(file); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// Without a database, every condition that needs one is left out, and none panics.
+func TestExamineWithoutADatabase(t *testing.T) {
+	for _, which := range []Selection{{}, {Pre: true}, {Audit: true}} {
+		x := Examination{DBErr: errors.New("connection refused"), Limits: Usual}
+		report := x.Examine(t.Context(), which)
+		away := slices.IndexFunc(report.Findings, func(f Finding) bool { return strings.Contains(f.Says, "connection refused") })
+		if away < 0 || report.Worst != Critical {
+			t.Errorf("%+v: findings %v, worst %v, want the unavailable database", which, report.Findings, report.Worst)
+		}
+		for _, u := range report.Unseen {
+			t.Errorf("%+v: %s cannot be looked for: %s", which, u.ID, u.Why)
 		}
 	}
 }
