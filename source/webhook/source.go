@@ -7,7 +7,8 @@
 //
 // Guaranteed: a request is answered with 204 after the row of its event. What is answered with 503
 // comes again, and is no second row. Nothing is written whose signature does not fit, or is older
-// than five minutes.
+// than five minutes. Id, type, tenant and all other attributes come from the body and webhook-id,
+// which the signature covers.
 //
 // Not guaranteed: the order of what a sender posts without waiting for the answer. Our sink waits,
 // for each key.
@@ -33,6 +34,10 @@ type Config struct {
 	MaxBody int64         // bytes (2 MiB)
 	Wait    time.Duration // how long a request waits for its row, then it is answered with 503 (10 s)
 	Batch   int           // most events of a batch (100)
+	// TrustHeaders also reads attributes from the ce-* and trace headers, which the signature does not
+	// cover (false). A sender that posts CloudEvents in binary mode needs it. Set it only if nobody
+	// else can send or repeat a request on the way, because whoever can chooses type and tenant.
+	TrustHeaders bool
 }
 
 // Source is a source.Source and an http.Handler.
@@ -95,7 +100,7 @@ func (s *Source) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the signature does not fit", http.StatusUnauthorized)
 		return
 	}
-	p := &post{message(body, r.Header), make(chan struct{})}
+	p := &post{s.message(body, r.Header), make(chan struct{})}
 	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.Wait)
 	defer cancel()
 	select {
@@ -121,18 +126,18 @@ func (s *Source) verified(body []byte, header http.Header) bool {
 	return false
 }
 
-// message reads a request. Our sink's webhook-id is the event's, with the number of the replay
-// after it.
-func message(body []byte, header http.Header) source.Message {
+// message reads what the signature covers: the body and webhook-id. In requests of our sink,
+// webhook-id is the event's id, followed by the generation of a replay.
+func (s *Source) message(body []byte, header http.Header) source.Message {
 	id := header.Get(standardwebhooks.HeaderWebhookID)
 	m := source.Message{Place: "webhook/" + id, Channel: "webhook", Body: body}
 	for name := range header {
-		m.Header(strings.ToLower(name), header.Get(name), true)
+		if s.cfg.TrustHeaders {
+			m.Header(strings.ToLower(name), header.Get(name), true)
+		}
 	}
-	if m.Attributes["id"] == "" {
-		id, _, _ = strings.Cut(id, "_")
-		m.Header("ce-id", id, false)
-	}
+	id, _, _ = strings.Cut(id, "_")
+	m.Header("ce-id", id, false)
 	return m
 }
 
