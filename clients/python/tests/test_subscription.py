@@ -7,6 +7,7 @@ import threading
 import unittest
 import urllib.request
 from collections import defaultdict
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import psycopg
@@ -161,3 +162,28 @@ class Consuming(unittest.TestCase):
             self.assertEqual(raised.exception.status, status)
         with self.assertRaisesRegex(ValueError, "is no address"):
             Outbox("nowhere", "obx_")
+
+    def test_the_token_does_not_follow_a_redirect(self) -> None:
+        asked = []
+
+        class Redirecting(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                asked.append(self.path)
+                self.send_response(302)
+                self.send_header("Location", "/elsewhere")
+                self.end_headers()
+
+            do_POST = do_GET
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        with HTTPServer(("127.0.0.1", 0), Redirecting) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            redirected = Outbox(f"http://127.0.0.1:{server.server_port}", "obx_secret")
+            for method in "GET", "POST":
+                with self.assertRaises(OutboxError) as raised:
+                    redirected.request(method, "/v1/runs")
+                self.assertEqual((raised.exception.status, raised.exception.transient), (302, False))
+            server.shutdown()
+        self.assertEqual(asked, ["/v1/runs", "/v1/runs"])

@@ -84,6 +84,7 @@ export class Outbox {
     if (body !== undefined) headers["Content-Type"] = "application/json";
     const response = await fetch(`${this.#url}${path}${query ? `?${new URLSearchParams(query)}` : ""}`, {
       method, headers, cache: "no-store", signal: signal ?? null,
+      redirect: "manual", // a redirect is no success: the token is for this address alone
       body: body === undefined ? null : JSON.stringify(body),
     });
     if (!response.ok) throw await OutboxError.of(response);

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { createServer } from "node:http";
 import { test } from "node:test";
 import { Outbox, OutboxError } from "@outboxrelay/client";
 import { control, token, url, write } from "./gateway.mjs";
@@ -146,4 +147,21 @@ test("what waiting does not cure is thrown", async () => {
   const refused = (/** @type {unknown} */ error) => error instanceof OutboxError && error.status === 404;
   await assert.rejects(outbox.subscription("nosuch").consume(() => {}), refused);
   await assert.rejects(new Outbox({ url, token: "obx_wrong" }).subscription("ordered").events().next(), { status: 401 });
+});
+
+test("the token does not follow a redirect", async () => {
+  /** @type {(string | undefined)[]} */
+  const asked = [];
+  const server = createServer((request, response) => {
+    asked.push(request.url);
+    response.writeHead(307, { Location: "/elsewhere" }).end();
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const { port } = /** @type {import("node:net").AddressInfo} */ (server.address());
+  const redirected = new Outbox({ url: `http://127.0.0.1:${port}`, token });
+  for (const method of ["GET", "POST"]) {
+    await assert.rejects(redirected.request(method, "/v1/runs"), { name: "OutboxError", status: 307 });
+  }
+  assert.deepEqual(asked, ["/v1/runs", "/v1/runs"]);
+  server.close();
 });

@@ -31,6 +31,16 @@ class OutboxError(Exception):
         return self.status in (0, 429) or self.status >= 500 and self.status != 501
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Leaves a redirect as a refusal: urllib would send the token to wherever it leads."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects)
+
+
 class Outbox:
     """An Outbox gateway: where it answers, and a token of `outbox token create`. It is safe for several threads."""
 
@@ -53,7 +63,7 @@ class Outbox:
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         request = urllib.request.Request(self._url + path, data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=self._timeout) as answer:
+            with _OPENER.open(request, timeout=self._timeout) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
