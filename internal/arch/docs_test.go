@@ -183,3 +183,29 @@ func TestSQLIsASCII(t *testing.T) {
 		t.Errorf("read %d files: %v", read, err)
 	}
 }
+
+// A tag of an action can be moved to other code, a commit cannot. A secret in the environment of a
+// whole job or workflow is known to every action and script in it.
+func TestWorkflowsPinActionsAndKeepSecretsInSteps(t *testing.T) {
+	t.Parallel()
+	workflows, err := filepath.Glob(filepath.Join(root, ".github/workflows/*.yml"))
+	if err != nil || len(workflows) == 0 {
+		t.Fatalf("%d workflows, error %v", len(workflows), err)
+	}
+	pinned := regexp.MustCompile(`^[\w./-]+@[0-9a-f]{40} # v[\d.]+$`)
+	for _, name := range workflows {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n, line := range strings.Split(string(text), "\n") {
+			if _, action, uses := strings.Cut(line, "uses: "); uses && !pinned.MatchString(action) {
+				t.Errorf("%s:%d: %q is not pinned by commit, want owner/name@commit # version", name, n+1, action)
+			}
+			step := strings.HasPrefix(line, "          ") // ten blanks: an env of a step
+			if strings.Contains(line, "${{ secrets.") && !step || strings.Contains(line, "GITHUB_ENV") {
+				t.Errorf("%s:%d: other steps see this secret or variable: %s", name, n+1, strings.TrimSpace(line))
+			}
+		}
+	}
+}
