@@ -67,6 +67,9 @@ type LeaseRequest struct {
 	// keeps it, with when it began, while the relay is enrolled. With "yields": true the relay's
 	// share is 0 while another relay of the table is alive and has no "sinks".
 	Health string
+	// Serves describes the relay's sinks and routes for the table, one per line, or is "". The
+	// database keeps the text of the first request, so that operators can find relays that differ.
+	Serves string
 	// Leaving keeps what the caller holds and takes nothing more: it is finishing what is in
 	// flight, and its enrolment has ended. Share is 0 then.
 	Leaving bool

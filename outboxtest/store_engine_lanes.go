@@ -18,6 +18,7 @@ func laneTests() []storeTest {
 		{name: "a relay that asks often is told how long it still holds, and nothing is written", run: renewsWhenDue},
 		{name: "a relay that is leaving keeps what it holds and takes nothing more", run: keepsLanesWhileLeaving},
 		{name: "a relay without its sink yields its lanes to one that has its sinks", run: yieldsLanes},
+		{name: "a relay's sinks and routes are recorded while it is enrolled", run: recordsServes},
 		{name: "what is known of a suspect lane outlives its holder", run: remembersSuspects},
 		{name: "a relay that gives a lane up has survived what it tried there", run: forgetsTrials},
 		{name: "two tables of one database have lanes of their own", run: separatesTables},
@@ -217,6 +218,17 @@ func yieldsLanes(t *testing.T, s *storeSuite) {
 		if a.release(got.Lanes[min(got.Share, len(got.Lanes)):]); step.share == 0 && len(b.lease(time.Minute).Lanes) != 64 {
 			t.Errorf("the other relay does not get all lanes")
 		}
+	}
+}
+
+func recordsServes(t *testing.T, s *storeSuite) {
+	a := s.relay(t, outbox.OutboxEvents())
+	request := outbox.LeaseRequest{Owner: a.owner, Name: "test", TTL: time.Minute, Serves: "all events to a\nsink"}
+	a.ask(request)
+	request.TTL, request.Health = time.Hour, `{"table": "slow"}` // a renewal
+	a.ask(request)
+	if got := s.Value(t, "SELECT serves FROM outbox_relays"); got != request.Serves {
+		t.Errorf("recorded %q, want %q", got, request.Serves)
 	}
 }
 

@@ -14,9 +14,12 @@ import (
 // Config configures a Relay. Zero means the default in parentheses, negative means off where off
 // makes sense.
 type Config struct {
-	Tables   []Table                // what is served (Tables(): those of the migration sets that exist)
-	Sinks    map[string]outbox.Sink // further sinks, by the names that Table.Sink uses
-	Instance string                 // what this relay calls itself among others, for people (host name and process id)
+	Tables []Table // what is served (Tables(): those of the migration sets that exist)
+	// Sinks are further sinks, by the names that Table.Sink uses. To compare relays, the database
+	// keeps the name of a sink and what its String method returns, or its Go type. So a String
+	// method must not reveal a password.
+	Sinks    map[string]outbox.Sink
+	Instance string // what this relay calls itself among others, for people (host name and process id)
 
 	// Workers is how many loops share the lanes of a table (2): while one waits for the sink
 	// another has the database work. Publish is called by as many at a time.

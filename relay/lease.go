@@ -66,6 +66,7 @@ func over(until time.Time) bool {
 type leaseConfig struct {
 	owner           uuid.UUID
 	table, instance string
+	serves          string // LeaseRequest.Serves
 	ttl, margin     time.Duration
 	timeout         time.Duration // of a mark
 	drain           time.Duration // for what is in flight once told to stop
@@ -303,6 +304,7 @@ func (k *leaseKeeper) renew(ctx context.Context) error {
 		TTL:     k.cfg.ttl,
 		Leaving: k.leaving,
 		Health:  k.health,
+		Serves:  k.cfg.serves,
 	}
 	// Once an outage: on a machine so slow that every check comes too late, nobody would ever take
 	// over.

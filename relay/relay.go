@@ -65,6 +65,9 @@ func New(db outbox.Database, sink outbox.Sink, cfg Config) (*Relay, error) {
 	}
 	r := &Relay{db: db, tables: tables, cfg: cfg, waiting: "starting", sinks: map[string]outbox.Sink{DefaultSink: sink}}
 	maps.Copy(r.sinks, cfg.Sinks)
+	for i := range tables {
+		tables[i].serves = tables[i].describe(r.sinks)
+	}
 	return r, nil
 }
 
@@ -333,7 +336,7 @@ func (r *Relay) openRouted(ctx context.Context, opened *serving, t Table, store 
 // table, if it is served.
 func (r *Relay) openOwed(ctx context.Context, opened *serving, t Table, of, sink string) (*tableRelay, error) {
 	removes := t.Layout.Settle.Removes() || !t.Layout.KeepsState()
-	t.Layout, t.Sink, t.Routes = outbox.DeliveriesOf(of, sink), sink, nil
+	t.Layout, t.Sink, t.Routes, t.serves = outbox.DeliveriesOf(of, sink), sink, nil, ""
 	t.Destination, t.Reserved = builtin("{topic}"), nil
 	t.Retention.After = -1 // once for all of outbox_deliveries
 	if removes {

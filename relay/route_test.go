@@ -105,3 +105,18 @@ func TestOwedWakesTheWorkerOfItsLane(t *testing.T) {
 		t.Errorf("woken: %d of the even lanes, %d of the odd", even, odd)
 	}
 }
+
+func TestDescribeNamesSinksAndRoutesInASCII(t *testing.T) {
+	sinks := map[string]outbox.Sink{"default": outbox.SinkFunc(nil), "audit": nil}
+	plain := Table{Sink: "default", Destination: builtin("{topic}")}
+	routed := Table{Routes: []Route{{Topic: "bestellung.ä*", To: targets(t, "audit", "default:x.{tenant}")}}}
+	for got, want := range map[string]string{
+		plain.describe(sinks): `all events to "default" ("outbox.SinkFunc") as "{topic}"`,
+		routed.describe(sinks): `route 1 "" (topic "bestellung.\u00e4*", tenant "", type "") to "audit" ("<nil>") as ""` +
+			"\n" + `route 1 "" (topic "bestellung.\u00e4*", tenant "", type "") to "default" ("outbox.SinkFunc") as "x.{tenant}"`,
+	} {
+		if got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/outboxrelay/outbox"
@@ -35,6 +36,8 @@ type Table struct {
 	Backoff     Backoff          // each field that is zero is the relay's
 	Policies    []RetryPolicy    // (the relay's)
 	Retention   outbox.Retention // each field that is zero is the relay's
+
+	serves string // LeaseRequest.Serves
 }
 
 // Tables returns the tables of the migration sets, each served where it exists: outbox_events,
@@ -57,6 +60,30 @@ func (t *Table) sinks() []string {
 		return routes(t.Routes).sinks()
 	}
 	return []string{t.Sink}
+}
+
+// describe returns the table's sinks and routes as relays compare them, one per line. A sink is
+// described by its String method, which must not reveal a password, or by its Go type. Texts are
+// quoted in ASCII, which every database encoding has.
+func (t *Table) describe(sinks map[string]outbox.Sink) string {
+	target := func(sink string, destination outbox.Template) string {
+		what := fmt.Sprintf("%T", sinks[sink])
+		if named, ok := sinks[sink].(fmt.Stringer); ok {
+			what = named.String()
+		}
+		return fmt.Sprintf("%+q (%+q) as %+q", sink, what, destination.String())
+	}
+	if len(t.Routes) == 0 {
+		return "all events to " + target(t.Sink, t.Destination)
+	}
+	var lines []string
+	for i, r := range t.Routes {
+		for _, to := range r.To {
+			lines = append(lines, fmt.Sprintf("route %d %+q (topic %+q, tenant %+q, type %+q) to %s", i+1, r.Name, r.Topic,
+				r.Tenant, r.AggregateType, target(to.Sink, to.Destination)))
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // served returns the tables to serve, complete, or every problem at once. c has its defaults.

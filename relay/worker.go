@@ -66,7 +66,8 @@ func newTableRelay(store outbox.Store, sink outbox.Sink, cfg tableConfig, m mode
 	}
 	r.keeper = newLeaseKeeper(store, leaseConfig{
 		owner: owner, table: cfg.name(), instance: cfg.Instance, ttl: cfg.LeaseTTL, margin: cfg.LeaseMargin,
-		timeout: cfg.DatabaseTimeout, drain: cfg.DrainTimeout, workers: cfg.Workers, logger: cfg.Logger,
+		serves: cfg.table.serves, timeout: cfg.DatabaseTimeout, drain: cfg.DrainTimeout, workers: cfg.Workers,
+		logger: cfg.Logger,
 	}, r.seen, r.wake)
 	for n := range cfg.Workers {
 		w := &worker{tableRelay: r, number: n, woken: make(chan struct{}, 1), pacer: newPacer()}

@@ -362,11 +362,13 @@ var Catalogue = []Condition{
 		Remedy: "read the logs of the relays that the sentence names, and of what starts them: memory, restarts, network",
 	},
 	{
-		ID: "OBX-055", Name: "settings differ", Category: "relays", Severity: Notice, check: query("condition_settings"),
-		Means: "Relays that are told to serve the same tables have settings that make something else of an event: " +
-			"other sinks, routes, retries or ages. What becomes of an event depends on which of them has its lane.",
-		Remedy: "compare what outbox config print says on each machine, its last line has the digits that the " +
-			"sentence names; restart the relays with the old settings",
+		ID: "OBX-055", Name: "settings differ", Category: "relays", Severity: Warning, check: settingsDiffer,
+		Means: "Relays of the same table have different settings, so the lane of an event decides which settings " +
+			"apply to it. Different sinks or routes are a warning after 10 minutes, a time that a deployment may need; " +
+			"this comparison includes relays of the library, whose sinks are compared by name and Go type. Other " +
+			"settings are compared for the relays of the command only, and are a notice.",
+		Remedy: "restart the relays that have the old settings; the last line of outbox config print has the digits " +
+			"that a notice names",
 	},
 	{
 		ID: "OBX-056", Name: "sink slow", Category: "sinks", Severity: Warning, check: sinkSlow,

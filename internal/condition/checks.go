@@ -232,6 +232,49 @@ func relaysVanish(_ *Examination, t *served) []Finding {
 	return at(t.Name(), "%d relays of %s have vanished of late: %s", len(gone), t.Name(), strings.Join(gone, "; "))
 }
 
+// settingsDiffer compares what relays have recorded, and the fingerprints of the command's relays.
+func settingsDiffer(ctx context.Context, x *Examination) (found []Finding, err error) {
+	found, err = ofTables(sinksDiffer)(ctx, x)
+	fingerprints, failed := query("condition_settings")(ctx, x)
+	if errors.Is(failed, errNothing) { // SQLite keeps no list of sessions
+		failed = nil
+	}
+	return append(found, fingerprints...), errors.Join(err, failed)
+}
+
+// sinksDiffer compares the relays that have all served a table for longer than a deployment takes.
+func sinksDiffer(x *Examination, t *served) (found []Finding) {
+	var first operate.RelayView
+	seen := map[string]bool{"": true}
+	for _, r := range t.lanes.Relays {
+		if r.ExpiresIn <= 0 || x.Now().Sub(r.JoinedAt) <= x.Limits.Differ || seen[r.Serves] {
+			continue
+		}
+		if seen[r.Serves] = true; first.Serves == "" {
+			first = r
+			continue
+		}
+		later := first.JoinedAt
+		if r.JoinedAt.After(later) {
+			later = r.JoinedAt
+		}
+		found = append(found, Finding{About: t.Name(), Since: &later, Says: fmt.Sprintf("relay %q and relay %q of %s have "+
+			"different sinks or routes for %s: only the first has %s; only the second has %s", first.Name, r.Name, t.Name(),
+			lasting(x.Now().Sub(later)), onlyIn(first.Serves, r.Serves), onlyIn(r.Serves, first.Serves))})
+	}
+	return found
+}
+
+// onlyIn returns the lines of a text that another lacks.
+func onlyIn(text, other string) string {
+	there := strings.Split(other, "\n")
+	lines := slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return slices.Contains(there, line) })
+	if len(lines) == 0 {
+		return "nothing more"
+	}
+	return strings.Join(lines, ", ")
+}
+
 func laneSuspect(_ *Examination, t *served) (found []Finding) {
 	for _, l := range t.lanes.Lanes {
 		switch {

@@ -44,6 +44,7 @@ type Limits struct {
 	Held      time.Duration // how long a transaction may hold vacuum back
 	Forgotten time.Duration // a pause, a dead letter, an event that waits for its next try
 	Idle      time.Duration // a subscription of which nobody asks for events
+	Differ    time.Duration // how long relays of a table may have different sinks or routes
 	Clocks    time.Duration // how far the database's clock may be from this machine's
 	Ends      time.Duration // what is left of a certificate
 	DeadRows  int           // row versions of a table that vacuum has not removed
@@ -55,7 +56,8 @@ type Limits struct {
 // Usual are the limits of the command. An age is an operator's, and none of them stops anything.
 var Usual = Limits{
 	Late: 30 * time.Second, Owed: 5 * time.Minute, Held: 10 * time.Minute, Forgotten: 24 * time.Hour, Idle: time.Hour,
-	Clocks: time.Second, Ends: 21 * 24 * time.Hour, DeadRows: 200_000, Kept: 5_000_000, Free: 1 << 30, Files: 4096,
+	Differ: 10 * time.Minute, Clocks: time.Second, Ends: 21 * 24 * time.Hour, DeadRows: 200_000, Kept: 5_000_000,
+	Free: 1 << 30, Files: 4096,
 }
 
 // Examination is what is looked at. The zero value of what may be left out has nothing to look at.

@@ -206,7 +206,7 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 				[]string{undelivered, "outbox_lanes_pkey"}},
 			{"settle_delivered, passing", s.sql.settlePassing.delivered, append(guard, positions, ids, generations),
 				[]string{undelivered, "outbox_lanes_pkey"}},
-			{"lease_join", s.sql.leaseJoin, []any{l.Table, owner, "test", 1000, nil}, []string{"outbox_relays_pkey"}},
+			{"lease_join", s.sql.leaseJoin, []any{l.Table, owner, "test", 1000, nil, nil}, []string{"outbox_relays_pkey"}},
 			{"lease_take", s.sql.leaseTake, []any{l.Table, owner, 1000, outbox.LaneCount, false, false},
 				[]string{"outbox_lanes_pkey", "outbox_relays_pkey"}},
 			{"lease_held", s.sql.leaseHeld, []any{l.Table, owner, outbox.LaneCount, l.Table},

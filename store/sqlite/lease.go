@@ -94,7 +94,7 @@ func (s *store) take(ctx context.Context, tx *sql.Tx, at leaseArgs, r outbox.Lea
 	if err := tx.QueryRowContext(ctx, s.sql.leaseLapsed, at.table, at.owner, stamp(at.now)).Scan(&lapsed); err != nil {
 		return err
 	}
-	enrol, args := s.sql.leaseJoin, append(at.args(), r.Name, eventrow.OrNull(r.Health))
+	enrol, args := s.sql.leaseJoin, append(at.args(), r.Name, eventrow.OrNull(r.Health), eventrow.OrNull(r.Serves))
 	if r.Leaving {
 		enrol, args = s.sql.leaseQuit, []any{at.table, at.owner}
 	}

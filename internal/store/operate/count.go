@@ -109,7 +109,7 @@ func left(expires, now sqltable.Text) *float64 {
 func (r *LaneReport) addRelay(rows cold.Rows) error {
 	var v RelayView
 	var joined, expires, now sqltable.Text
-	if err := rows.Scan(&v.Owner, &v.Name, &joined, &expires, &now, &v.Lanes, &v.Share); err != nil {
+	if err := rows.Scan(&v.Owner, &v.Name, &joined, &expires, &now, &v.Lanes, &v.Share, &v.Serves); err != nil {
 		return err
 	}
 	if at := joined.Moment(); at != nil {

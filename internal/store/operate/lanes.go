@@ -41,6 +41,7 @@ type RelayView struct {
 	ExpiresIn float64   `json:"expiresInSeconds"` // below 0: it is gone
 	Lanes     int       `json:"lanes"`            // that it holds
 	Share     int       `json:"share"`            // that it should hold
+	Serves    string    `json:"-"`                // LeaseRequest.Serves
 }
 
 // LaneView is one lane.

@@ -56,7 +56,7 @@ type Needed struct {
 var (
 	Beside = []Needed{
 		{"outbox_lanes", []string{"owner", "epoch", "expires_at", "crashes", "trial_size", "trial_event"}},
-		{"outbox_relays", []string{"owner", "name", "expires_at", "health"}},
+		{"outbox_relays", []string{"owner", "name", "expires_at", "health", "serves"}},
 		{"outbox_readers", []string{"reader"}},
 		{"job_dlq", []string{"destination", "outbox_table", "event_key", "generation", "position", "origin"}},
 		{"apps", []string{"namespace"}},

@@ -339,8 +339,14 @@ var provoked = map[string]provocation{
 		mine, tables, _ := strings.Cut(digits, "/")
 		stop := p.relay()
 		end := p.connected("outbox relay v1 000000/"+tables, "outbox relay v1 111111/aaa") // the last serves other tables
-		return "relays of the same tables have 2 different settings: 000000 (by a socket), " + mine + " (",
-			func() { end(); stop() }
+		p.says("OBX-055", "relays of the same tables have 2 different settings: 000000 (by a socket), "+mine+" (")
+		end()
+		p.exec("UPDATE outbox_relays SET joined_at = now() - interval '12 minutes'",
+			"INSERT INTO outbox_relays (table_name, owner, name, joined_at, expires_at, serves) SELECT table_name, "+
+				"gen_random_uuid(), 'old', joined_at, now() + interval '1 hour', replace(serves, 'default', 'audit') "+
+				"FROM outbox_relays WHERE table_name = 'outbox_events'")
+		return " of outbox_events have different sinks or routes for 12m: only the first has all events to ",
+			func() { p.exec("DELETE FROM outbox_relays WHERE name = 'old'"); stop() }
 	},
 	"OBX-057": func(p *patient) (string, func()) {
 		p.exec("INSERT INTO outbox_inbox_consumers (consumer, keep) VALUES ('group:billing', '36 hours'), " +

@@ -276,8 +276,9 @@ func reportsLanes(t *testing.T, s *suite) {
 		ends time.Duration
 	}{{first, "one", time.Minute}, {second, "two", time.Hour}, {vanished, "three", -3 * time.Second}} {
 		s.Exec(t,
-			"INSERT INTO outbox_relays (table_name, owner, name, joined_at, expires_at) VALUES ('outbox_events', ?1, "+
-				"?2, ?3, ?4)", relay.id.String(), relay.name, time.Now(), time.Now().Add(relay.ends))
+			"INSERT INTO outbox_relays (table_name, owner, name, joined_at, expires_at, serves) "+
+				"VALUES ('outbox_events', ?1, ?2, ?3, ?4, 'sinks of ' || ?2)",
+			relay.id.String(), relay.name, time.Now(), time.Now().Add(relay.ends))
 		for lane := i * 20; lane < i*20+20; lane++ {
 			s.Exec(t,
 				"INSERT INTO outbox_lanes (table_name, lane, owner, epoch, expires_at) VALUES ('outbox_events', ?1, "+
@@ -293,7 +294,8 @@ func reportsLanes(t *testing.T, s *suite) {
 	if states["held"] != 40 || states["lapsed"] != 20 || states["free"] != 4 {
 		t.Errorf("got %v", states)
 	}
-	if len(r.Relays) != 3 || r.Relays[0].Owner != first || r.Relays[0].Name != "one" || r.Relays[0].Share != 32 ||
+	if len(r.Relays) != 3 || r.Relays[0].Owner != first || r.Relays[0].Name != "one" ||
+		r.Relays[0].Serves != "sinks of one" || r.Relays[0].Share != 32 ||
 		r.Relays[1].Share != 32 || r.Relays[2].Share != 0 ||
 		r.Relays[1].Lanes != 20 || r.Relays[2].Lanes != 0 || r.Relays[2].ExpiresIn > -3 || r.Relays[2].ExpiresIn < -60 ||
 		time.Since(r.Relays[0].JoinedAt).Abs() > time.Minute {

@@ -35,6 +35,7 @@ CREATE TABLE IF NOT EXISTS outbox_relays (
     expires_at TIMESTAMPTZ NOT NULL,   -- by the database's clock; who does not renew is no relay any more
     health       JSONB,                -- what hinders it: {"table": reason, "sinks": {name: reason}}; NULL: nothing
     health_since TIMESTAMPTZ,          -- when it began to say so
+    serves       TEXT,                 -- the sinks and routes that it has for the table, one a line; NULL: unknown
     PRIMARY KEY (table_name, owner)
 ) WITH (
     fillfactor = 30,                   -- as on outbox_lanes

@@ -21,6 +21,7 @@ CREATE TABLE outbox_relays (
     expires_at TEXT NOT NULL,   -- who does not renew is no relay any more
     health TEXT,                -- what hinders it: {"table": reason, "sinks": {name: reason}}; NULL: nothing
     health_since TEXT,          -- when it began to say so
+    serves TEXT,                -- the sinks and routes that it has for the table, one a line; NULL: unknown
     PRIMARY KEY (table_name, owner)
 ) STRICT, WITHOUT ROWID;
 
