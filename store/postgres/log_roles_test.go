@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -98,5 +99,50 @@ func TestRolesOfALog(t *testing.T) {
 	eventually(t, "the replay arrives", func() bool { return slices.Contains(l.arrived(), bad.ID.String()) })
 	if sum.Letters != 1 {
 		t.Errorf("replayed %+v", sum)
+	}
+}
+
+// A login with a right to read the log sees the events of the tenant that it names. A role that
+// serves all tenants pays nothing for it: PostgreSQL plans its statements without a filter.
+func TestLogShowsATenantItsOwnEvents(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	ok(t, migrations.ApplyRoles(t.Context(), l.pool.Config().ConnString()))
+	login := "tenant_" + one[string](t, l.pool, "SELECT current_database()")
+	for _, sql := range []string{
+		"CREATE ROLE " + login, "GRANT SELECT, INSERT ON outbox_log, outbox_log_0 TO " + login,
+		"GRANT USAGE ON SEQUENCE outbox_log_position_seq TO " + login, "GRANT SELECT ON SEQUENCE outbox_log_part TO " + login,
+		"INSERT INTO outbox_log (event_topic, occurred_at, source_bc, payload, tenant_id) " +
+			"SELECT 't', now(), 's', '{}', tenant FROM unnest(ARRAY['acme', 'acme', 'globex']) AS tenant",
+	} {
+		_, err := l.pool.Exec(t.Context(), sql)
+		ok(t, err)
+	}
+	for _, c := range []struct{ role, tenant, table, want string }{
+		{login, "", "outbox_log", "0"}, {login, "acme", "outbox_log", "2"}, {login, "globex", "outbox_log_0", "1"},
+		{"outbox_consumer", "", "outbox_log", "3"}, {"outbox_gateway", "acme", "outbox_log", "3"},
+		{"outbox_reader", "", "outbox_log", "3"}, {"outbox_relay", "", "outbox_log_0", "3"},
+	} {
+		tx, err := l.pool.Begin(t.Context())
+		ok(t, err)
+		_, err = tx.Exec(t.Context(), "SET LOCAL ROLE "+c.role)
+		ok(t, err)
+		_, err = tx.Exec(t.Context(), "SELECT set_config('app.current_namespace', $1, true)", c.tenant)
+		ok(t, err)
+		var got, plan string
+		ok(t, tx.QueryRow(t.Context(), "SELECT count(*)::text FROM "+c.table).Scan(&got))
+		ok(t, tx.QueryRow(t.Context(), "EXPLAIN (FORMAT JSON) SELECT FROM "+c.table).Scan(&plan))
+		if got != c.want {
+			t.Errorf("%s of tenant %q sees %s rows of %s, want %s", c.role, c.tenant, got, c.table, c.want)
+		}
+		if filtered := strings.Contains(plan, "Filter"); filtered != (c.role == login) {
+			t.Errorf("%s reads %s with a filter: %v", c.role, c.table, filtered)
+		}
+		if c.role == login {
+			_, err = tx.Exec(t.Context(), "INSERT INTO outbox_log (event_topic, occurred_at, source_bc, payload, tenant_id) "+
+				"VALUES ('t', now(), 's', '{}', 'initech')")
+			ok(t, err)
+		}
+		ok(t, tx.Rollback(t.Context()))
 	}
 }

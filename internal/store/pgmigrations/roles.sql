@@ -320,6 +320,30 @@ BEGIN
 END
 $do$;
 
+-- A log shows a login that is in none of these roles the events of the tenant that it names with SET LOCAL
+-- app.current_namespace. It may insert events of any tenant if it has the right to INSERT. The roles below see the
+-- events of all tenants: a subscription has to read past the events of others, and selects its tenant's itself. Not
+-- forced: the owner sees everything.
+DO $do$
+DECLARE
+    name TEXT;
+    part TEXT;
+BEGIN
+    FOREACH name IN ARRAY ARRAY['outbox_log', 'outbox_log_0', 'outbox_log_1', 'outbox_log_2', 'outbox_log_3'] LOOP
+        CONTINUE WHEN to_regclass(name) IS NULL;
+        EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY', to_regclass(name));
+        EXECUTE format('DROP POLICY IF EXISTS %I ON %s', name || '_tenant', to_regclass(name));
+        EXECUTE format('CREATE POLICY %I ON %s FOR SELECT USING (tenant_id = nullif(current_setting(%L, true), %L))', name || '_tenant', to_regclass(name), 'app.current_namespace', '');
+        EXECUTE format('DROP POLICY IF EXISTS %I ON %s', name || '_insert', to_regclass(name));
+        EXECUTE format('CREATE POLICY %I ON %s FOR INSERT WITH CHECK (true)', name || '_insert', to_regclass(name));
+        FOREACH part IN ARRAY ARRAY['relay', 'operator', 'reader', 'consumer', 'gateway'] LOOP
+            EXECUTE format('DROP POLICY IF EXISTS %I ON %s', name || '_' || part, to_regclass(name));
+            EXECUTE format('CREATE POLICY %I ON %s FOR SELECT TO %I USING (true)', name || '_' || part, to_regclass(name), 'outbox_' || part);
+        END LOOP;
+    END LOOP;
+END
+$do$;
+
 -- Endpoints are a tenant's, or everybody's. Whoever is in none of these roles sees none of them, also where the table
 -- is granted to him.
 DO $do$
