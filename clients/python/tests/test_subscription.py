@@ -129,7 +129,10 @@ class Consuming(unittest.TestCase):
         self.assertFalse(nacked is None or nacked.dead)
         third = next(again)  # not the second of the key, which it had in hand
         self.assertEqual((third.payload, third.attempt, third.ack()), (1, 3, True))
-        self.assertEqual(next(again).payload, 2)
+        last = next(again)
+        self.assertEqual(last.payload, 2)
+        nacked = last.nack("not a string", reason="DeserializationFailed")  # other reasons: after 5 attempts
+        self.assertTrue(nacked is not None and nacked.dead)
 
     def test_the_same_id_of_another_type_is_another_key(self) -> None:
         subscription = subscribed("types")

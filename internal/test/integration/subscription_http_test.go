@@ -96,6 +96,19 @@ func TestSubscriptionOverHTTP(t *testing.T) {
 	if order == "" || order == invoice || order != three.field("events.2.order_key") {
 		t.Errorf("one id of two types: %s", three.body)
 	}
+	reasoned := func(reason string) string {
+		return fmt.Sprintf(`{"id": %q, "token": %q, "error": "no number", "reason": %q}`, three.field("events.1.id"),
+			three.field("events.1.token"), reason)
+	}
+	b.want(400, "POST", s+"/nack", reasoned("Boredom"))
+	if dead := b.want(200, "POST", s+"/nack", reasoned("DeserializationFailed")); dead.field("dead") != "true" {
+		t.Errorf("given up: %s", dead.body)
+	}
+	var why string
+	noError(t, a.pool.QueryRow(t.Context(), "SELECT error_reason FROM job_dlq").Scan(&why))
+	if why != "DeserializationFailed" {
+		t.Errorf("the dead letter has the reason %s", why)
+	}
 	for path, body := range map[string]string{s + "/ack": `{"events": []}`, s + "/nack": `{"id": "x"}`,
 		"/v1/subscriptions/none/ack": ""} {
 		if r := b.call("POST", path, body); r.status != 400 && r.status != 404 {
@@ -117,7 +130,7 @@ func TestSubscriptionOverHTTP(t *testing.T) {
 		t.Errorf("another tenant sees %s", list.body)
 	}
 	if list := b.want(200, "GET", "/v1/subscriptions", ""); list.field("items.0.name") != "billing" ||
-		list.field("items.0.outstanding") != "3" {
+		list.field("items.0.outstanding") != "2" {
 		t.Errorf("the list: %s", list.body)
 	}
 	// A gateway that stops answers who waits.

@@ -1,10 +1,16 @@
 package integration
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -72,6 +78,52 @@ func TestRefusedChannelIsRetriedThenDead(t *testing.T) {
 		`SELECT count(*) = 1 AND bool_and(published_at IS NOT NULL) FROM crawl_outbox`)
 	if got := w.wait(t, 1, 300*time.Millisecond); len(got) != 1 || string(got[0].Data) != "3" {
 		t.Errorf("received %+v, want only the event of the run that is not refused", got)
+	}
+}
+
+// A handler of the bus in any language is an endpoint: it gets the events of an application one after
+// another, again after a failure, and an event that it gives up becomes a dead letter.
+func TestWebhookHandlesEventsOfTheBus(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var mu sync.Mutex
+	var got []string
+	handler := httptest.NewServer(http.HandlerFunc(func(answer http.ResponseWriter, request *http.Request) {
+		var m message
+		if err := json.NewDecoder(request.Body).Decode(&m); err != nil || request.Header.Get("webhook-id") != m.ID {
+			t.Errorf("event %+v with webhook-id %q: %v", m, request.Header.Get("webhook-id"), err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		got = append(got, m.Type+" "+string(m.Data)+" "+m.Tenant)
+		switch len(got) {
+		case 2:
+			answer.WriteHeader(http.StatusInternalServerError)
+		case 3:
+			answer.WriteHeader(http.StatusRequestEntityTooLarge)
+		}
+	}))
+	t.Cleanup(handler.Close)
+	file := filepath.Join(t.TempDir(), "endpoints.yaml")
+	noError(t, os.WriteFile(file, fmt.Appendf(nil, "endpoints:\n  - name: handlers\n    url: %s\n"+
+		"    secrets: [whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo=]\n", handler.URL), 0o600))
+	w.exec(t, "INSERT INTO apps (id, name, namespace) VALUES ($1, 'Acme', 'acme')", uuid.UUID{15: 1})
+	w.exec(t, `INSERT INTO event_outbox (app_id, event_id, event_type, payload)
+		SELECT $1, outbox_uuidv7(), 'user.signed_up', to_jsonb(n) FROM generate_series(1, 3) AS n`, uuid.UUID{15: 1})
+	w.relay(t, []string{"OUTBOX_SINK=webhook:" + file + "?allow=private,http&schedule=20ms"},
+		"--table", "event_outbox", "--destination", "event_outbox=handlers", "--backoff-base", "10ms")
+	w.eventually(t, "two events are handled, and one is a dead letter of its application", `SELECT
+		(SELECT string_agg(status, ' ' ORDER BY position) FROM event_outbox) = 'published failed published' AND
+		(SELECT count(*) FROM job_dlq d JOIN event_outbox e ON e.event_id = d.original_job_id
+		  WHERE e.status = 'failed' AND d.app_id = e.app_id AND d.error_reason = 'DeliveryFailed' AND d.attempts = 2) = 1`)
+	mu.Lock()
+	defer mu.Unlock()
+	want := []string{"1", "2", "2", "3"}
+	for i := range want {
+		want[i] = "user.signed_up " + want[i] + " acme"
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("handled %q, want %q", got, want)
 	}
 }
 
