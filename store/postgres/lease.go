@@ -2,11 +2,13 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/backoff"
@@ -56,7 +58,7 @@ func (s *store) lease(ctx context.Context, r outbox.LeaseRequest) (leased outbox
 		return err
 	})
 	batch.Queue(s.sql.leaseSweep, s.name, r.Owner, ttl)
-	if err = s.commit(ctx, batch); pgtable.Code(err) != pgtable.Duplicate {
+	if err = s.commit(ctx, batch); s.reader == "" || !otherReader(err) {
 		return leased, rows, err
 	}
 	refused := outbox.ReaderError{Table: s.name, Reader: s.reader}
@@ -67,6 +69,12 @@ func (s *store) lease(ctx context.Context, r outbox.LeaseRequest) (leased outbox
 		return s.lease(ctx, r)
 	}
 	return outbox.Leased{}, 0, &refused
+}
+
+// otherReader reports whether lease_reader.sql failed because the table has another reader.
+func otherReader(err error) bool {
+	refused, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && refused.Code == pgtable.Duplicate && refused.ConstraintName == "outbox_readers_pkey"
 }
 
 // begun returns a transaction that commit sends to its end in one go. With a round trip before

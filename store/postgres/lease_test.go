@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -260,5 +261,25 @@ func TestLeaseMakesLostLanesAgain(t *testing.T) {
 	exec(t, pool, "DELETE FROM outbox_lanes WHERE lane % 2 = 0")
 	if lanes := lease(t, s, owner, time.Minute); len(lanes) != outbox.LaneCount {
 		t.Fatalf("got %d lanes, want %d", len(lanes), outbox.LaneCount)
+	}
+}
+
+// An index of the application on a table of leases is no second reader.
+func TestLeaseReportsADuplicateThatIsNoReader(t *testing.T) {
+	t.Parallel()
+	pool := migrated(t)
+	if _, err := pool.Exec(t.Context(), "CREATE UNIQUE INDEX one_name ON outbox_relays (name)"); err != nil {
+		t.Fatal(err)
+	}
+	s, err := openTable(t.Context(), pool, outbox.OutboxEvents())
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease(t, s, uuid.New(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, err = s.Lease(ctx, outbox.LeaseRequest{Owner: uuid.New(), Name: "test", TTL: time.Minute})
+	if err == nil || !strings.Contains(err.Error(), "one_name") {
+		t.Errorf("got the error %v, want that of the index", err)
 	}
 }
