@@ -59,7 +59,7 @@ type Config struct {
 	LetterRetention outbox.Retention // of replayed dead letters (30 days, then they are deleted; the rest is Retention's)
 
 	Logger   *slog.Logger    // (slog.Default)
-	Observer outbox.Observer // told about every batch; may be nil
+	Observer outbox.Observer // receives the numbers of every batch, for metrics (nil: no metrics)
 }
 
 // WithDefaults returns the configuration that New runs with, zero fields filled in, or every
