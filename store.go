@@ -65,7 +65,7 @@ type LeaseRequest struct {
 	// Health is what hinders the relay, as a JSON object for people who look into the database
 	// ({"table": reason, "sinks": {name: reason}, "slow": {name: how slow}}), or "". The database
 	// keeps it, with when it began, while the relay is enrolled. With "yields": true the relay's
-	// share is 0 while another relay of the table is alive and has no "sinks".
+	// share is 0 while another relay of the table is alive and has no "sinks" and no "table".
 	Health string
 	// Serves describes the relay's sinks and routes for the table, one per line, or is "". The
 	// database keeps the text of the first request, so that operators can find relays that differ.

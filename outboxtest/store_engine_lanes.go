@@ -204,6 +204,7 @@ func yieldsLanes(t *testing.T, s *storeSuite) {
 		{down, "", 32, 32},
 		{yields, `{"slow": {"default": "a batch takes 1s or longer"}}`, 0, 64},
 		{yields, down, 32, 32}, // neither can deliver
+		{yields, `{"table": "no batch has made progress"}`, 32, 32},
 		{yields, yields, 32, 32},
 		{"", yields, 64, 0},
 		{"", "", 32, 32},

@@ -2,7 +2,7 @@
 -- live in microseconds, $4 number of lanes, $5 whether the caller takes free lanes only, $6 whether it is leaving.
 -- The share comes from the relays that are alive, in the order of their ids: all get the same number, the first ones
 -- one more, and one that is leaving, which is not among them, none. A relay that yields because its sink is
--- unavailable gets none either while another relay is alive whose sinks are available.
+-- unavailable gets none either while another relay is alive that reports no problem of its sinks or the table.
 -- A lane has lapsed when its own time and its owner's are both over. So lease_join.sql renews all lanes of an owner by
 -- one row, and an owner keeps the lanes whose rows somebody holds locked: nothing here waits for a row. A relay that is
 -- leaving has no such row any more, and renews the lanes that it has not given up yet one by one.
@@ -22,7 +22,7 @@ WITH alive AS MATERIALIZED (
      WHERE table_name = $1 AND (owner = $2 OR expires_at > clock_timestamp())
        AND (health -> 'yields' IS NULL
             OR NOT EXISTS (SELECT FROM outbox_relays h
-                            WHERE h.table_name = $1 AND h.expires_at > clock_timestamp() AND h.health -> 'sinks' IS NULL))
+                            WHERE h.table_name = $1 AND h.expires_at > clock_timestamp() AND h.health -> 'sinks' IS NULL AND h.health -> 'table' IS NULL))
 ), share AS MATERIALIZED (
     SELECT $4::int / relays + CASE WHEN rank < $4::int % relays THEN 1 ELSE 0 END AS lanes FROM alive WHERE owner = $2
 ), gone AS MATERIALIZED (

@@ -18,7 +18,8 @@ SELECT (SELECT count(*) FROM lane) < ?6
 
 {{- /* How many lanes the caller ?2 should hold at ?3: all relays that are alive get the same number, the first ones,
 in the order of their ids, one more, and one that is leaving, which is not among them, none. A relay that yields because
-its sink is unavailable gets none either while another relay is alive whose sinks are available. ?6 number of lanes. */ -}}
+its sink is unavailable gets none either while another relay is alive that reports no problem of its sinks or the
+table. ?6 number of lanes. */ -}}
 {{define "share" -}}
     share (lanes) AS (
     SELECT CASE WHEN count(*) FILTER (WHERE owner = ?2) = 0 THEN 0
@@ -27,6 +28,7 @@ its sink is unavailable gets none either while another relay is alive whose sink
      WHERE table_name = ?1 AND (owner = ?2 OR expires_at > ?3)
        AND (json_extract(health, '$.yields') IS NULL
             OR NOT EXISTS (SELECT 1 FROM outbox_relays h
-                            WHERE h.table_name = ?1 AND h.expires_at > ?3 AND json_extract(h.health, '$.sinks') IS NULL))
+                            WHERE h.table_name = ?1 AND h.expires_at > ?3 AND json_extract(h.health, '$.sinks') IS NULL
+                              AND json_extract(h.health, '$.table') IS NULL))
 )
 {{- end}}
