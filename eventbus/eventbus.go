@@ -22,8 +22,9 @@ import (
 // Bus is for producers, and for consumers that publish by themselves instead of running a relay. It
 // is safe for concurrent use. Every method works inside the caller's transaction.
 //
-// Do not take from a table that a relay serves: a relay looks at leases and not at what is taken,
-// so both would publish.
+// TakePending refuses a table that a relay or a group serves. A relay that starts later does not
+// look at what is taken: it publishes the events of open transactions again, and the next
+// TakePending is refused.
 type Bus[Tx any] interface {
 	// Offer writes an event in tx: it exists exactly if tx commits. An event that the table cannot
 	// hold is an *outbox.FieldError and one whose EventID is there already
@@ -38,6 +39,9 @@ type Bus[Tx any] interface {
 	// Per application and key, no event is returned while an earlier one is pending elsewhere: with
 	// another taker, or waiting for a retry. Events without a key count as one key. So there may be
 	// fewer than limit events, or none, although CountPending is not zero.
+	//
+	// If a relay or a group serves the table, the error is ErrServed. On PostgreSQL this is only
+	// checked for a role with SELECT on outbox_relays, as outbox_relay has.
 	TakePending(ctx context.Context, tx Tx, limit int) ([]Event, error)
 	// ListPending returns a page of pending events without taking them: up to limit (100 if it is
 	// not positive) whose row ids follow after, in the order of row ids. uuid.Nil gives the first
@@ -90,6 +94,9 @@ const (
 	Published Status = "published"
 	Failed    Status = "failed"
 )
+
+// ErrServed says that a relay or a group serves event_outbox. Both would publish the same events.
+var ErrServed = errors.New("a relay or a group serves event_outbox; stop it, or take no events")
 
 // ErrNoEvent says that the table has no such event, or that row-level security hides it.
 var ErrNoEvent = errors.New("no such event")

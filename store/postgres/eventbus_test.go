@@ -195,6 +195,17 @@ func TestEventBusTakeAndMark(t *testing.T) {
 	}
 	ok(t, tx.Commit(t.Context()))
 
+	const relay = "INSERT INTO outbox_relays (table_name, owner, name, expires_at) SELECT 'event_outbox', " +
+		"gen_random_uuid(), 'relay', now() + $1::interval"
+	_, err = b.Exec(t.Context(), relay, "1 minute")
+	ok(t, err)
+	b.inTx(t, func(tx pgx.Tx) {
+		if got, err := b.TakePending(t.Context(), tx, 2); !errors.Is(err, eventbus.ErrServed) || got != nil {
+			t.Errorf("beside a relay %d events were taken, error %v", len(got), err)
+		}
+	})
+	_, err = b.Exec(t.Context(), "UPDATE outbox_relays SET expires_at = now()") // it is gone
+	ok(t, err)
 	b.inTx(t, func(tx pgx.Tx) {
 		if got := b.take(t, tx, 2); types(got) != "e.3 e.4" {
 			t.Errorf("took %s after the first three ended, want e.3 e.4", types(got))
@@ -411,6 +422,7 @@ func TestEventBusPlansUseTheirIndexes(t *testing.T) {
 	for file, index := range map[string]string{
 		"bus_take_pending":   "event_outbox_undelivered",
 		"bus_list_pending":   "idx_event_outbox_pending",
+		"bus_served":         "outbox_relays",
 		"bus_count_pending":  "Index", // any of the pending rows' indexes will do
 		"bus_by_event_id":    "event_outbox_event_id_key",
 		"bus_mark_published": "Index Scan using",

@@ -199,6 +199,7 @@ func TestEventBusPlans(t *testing.T) {
 		"bus_by_event_id":    {"sqlite_autoindex_event_outbox_2 (event_id=?)"},
 		"bus_count_pending":  {"COVERING INDEX idx_event_outbox_pending (status=?)"},
 		"bus_list_pending":   {"idx_event_outbox_pending (status=? AND id>?)"},
+		"bus_served":         {"outbox_relays USING PRIMARY KEY (table_name=?)"},
 		"bus_letter":         {"idx_event_outbox_pending (status=? AND id=?)"},
 		"bus_mark_failed":    {"idx_event_outbox_pending (status=? AND id=?)"},
 		"bus_mark_published": {"idx_event_outbox_pending (status=? AND id=?)"},

@@ -94,7 +94,27 @@ func (b Bus[Tx]) Offer(ctx context.Context, tx Tx, e eventbus.Event) error {
 func (b Bus[Tx]) TakePending(ctx context.Context, tx Tx, limit int) ([]eventbus.Event, error) {
 	q := b.query()
 	q.Limit = takeLimit(limit)
+	if err := b.free(ctx, tx, q); err != nil {
+		return nil, fmt.Errorf("take pending events: %w", err)
+	}
 	return b.list(ctx, tx, "take pending events", "bus_take_pending", q)
+}
+
+// free returns ErrServed if a relay or a group serves the table, as far as the role may know.
+func (b Bus[Tx]) free(ctx context.Context, tx Tx, q Query) error {
+	on, err := b.open(tx)
+	if err != nil {
+		return err
+	}
+	var may bool
+	served := 0
+	if err = on.One(ctx, "bus_may_look", q, &may); err == nil && may {
+		err = on.One(ctx, "bus_served", q, &served)
+	}
+	if err == nil && served > 0 {
+		return eventbus.ErrServed
+	}
+	return b.DB.Explain(err)
 }
 
 // ListPending implements eventbus.Bus.
