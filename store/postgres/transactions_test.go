@@ -99,6 +99,13 @@ func TestTransactionErrorsHaveTheClassOfTheirCause(t *testing.T) {
 			}
 		}
 	}
+	for _, sql := range []string{"ROLLBACK; BEGIN", "COMMIT; BEGIN", "COMMIT AND CHAIN"} {
+		err := ways["pgx"](statement(sql))
+		if got, _ := outbox.Classify(err); err == nil || got != outbox.ClassRetryable ||
+			!strings.Contains(err.Error(), "the handler committed or rolled back its transaction") {
+			t.Errorf("another transaction by %s: class %v of error %v", sql, got, err)
+		}
+	}
 }
 
 // A transaction whose context has ended is ended at the server although its handler has not
