@@ -12,7 +12,8 @@ SELECT l.lane, coalesce(l.epoch, 0), coalesce(l.crashes, 0), coalesce(l.trial_si
          WHERE table_name = $1 AND (owner = $2 OR expires_at > clock_timestamp())
            AND (health -> 'yields' IS NULL -- see lease_take.sql
                 OR NOT EXISTS (SELECT FROM outbox_relays h
-                                WHERE h.table_name = $1 AND h.expires_at > clock_timestamp() AND h.health -> 'sinks' IS NULL AND h.health -> 'table' IS NULL))) s
+                                WHERE h.table_name = $1 AND h.expires_at > clock_timestamp() AND h.health -> 'sinks' IS NULL
+                                  AND h.health -> 'table' IS NULL))) s
  CROSS JOIN (SELECT array_agg(topic ORDER BY topic, destination) AS topics,
                     array_agg(destination ORDER BY topic, destination) AS destinations
                FROM (SELECT DISTINCT topic, destination FROM outbox_pauses WHERE table_name IN ('', $1, $4)) each) p

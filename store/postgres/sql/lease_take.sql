@@ -22,7 +22,8 @@ WITH alive AS MATERIALIZED (
      WHERE table_name = $1 AND (owner = $2 OR expires_at > clock_timestamp())
        AND (health -> 'yields' IS NULL
             OR NOT EXISTS (SELECT FROM outbox_relays h
-                            WHERE h.table_name = $1 AND h.expires_at > clock_timestamp() AND h.health -> 'sinks' IS NULL AND h.health -> 'table' IS NULL))
+                            WHERE h.table_name = $1 AND h.expires_at > clock_timestamp() AND h.health -> 'sinks' IS NULL
+                              AND h.health -> 'table' IS NULL))
 ), share AS MATERIALIZED (
     SELECT $4::int / relays + CASE WHEN rank < $4::int % relays THEN 1 ELSE 0 END AS lanes FROM alive WHERE owner = $2
 ), gone AS MATERIALIZED (
