@@ -22,9 +22,11 @@ func Examine(
 	p := newProcess(cfg, slog.New(slog.DiscardHandler))
 	x := examination(cfg, nil)
 	x.Limits, x.Canary = limits, canary
-	if db, err := openNow(ctx, cfg.Database, use{name: "outbox doctor", conns: 2}); errors.As(err, new(*pooler.SuperuserError)) {
+	db, err := openNow(ctx, cfg.Database, use{name: "outbox doctor", conns: 2})
+	if errors.As(err, new(*pooler.SuperuserError)) {
 		return condition.Report{}, err
-	} else if err != nil {
+	}
+	if err != nil {
 		x.DBErr = err
 	} else {
 		defer db.Close()

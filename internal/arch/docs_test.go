@@ -209,3 +209,37 @@ func TestWorkflowsPinActionsAndKeepSecretsInSteps(t *testing.T) {
 		}
 	}
 }
+
+var (
+	advisoryLock = regexp.MustCompile(`pg_(?:try_)?advisory_\w+\(`)
+	listedLock   = regexp.MustCompile(`\]\(([\w/]+/sql/\w*lock\w*\.sql)\)`)
+)
+
+// Every login may take an advisory lock and keep it. SECURITY.md lists those that the product takes.
+func TestAdvisoryLocksAreListed(t *testing.T) {
+	t.Parallel()
+	const root = "../.."
+	page, err := os.ReadFile(filepath.Join(root, "SECURITY.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]bool{}
+	for _, link := range listedLock.FindAllStringSubmatch(string(page), -1) {
+		listed[link[1]] = true
+	}
+	err = filepath.WalkDir(root, func(path string, _ os.DirEntry, err error) error {
+		ext := filepath.Ext(path)
+		if err != nil || ext != ".go" && ext != ".sql" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		name, _ := filepath.Rel(root, path)
+		if advisoryLock.Match(text) && !listed[filepath.ToSlash(name)] {
+			t.Errorf("%s takes an advisory lock that SECURITY.md does not list", name)
+		}
+		return err
+	})
+	if err != nil || len(listed) != 4 {
+		t.Errorf("%d advisory locks are listed: %v", len(listed), err)
+	}
+}

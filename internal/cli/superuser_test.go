@@ -91,7 +91,8 @@ var usual = []string{"view of a version", "search path, catalog", "trigger privi
 const create = `GRANT CREATE ON SCHEMA public TO MALLORY; AS MALLORY;`
 
 func own(table string) string {
-	return "ALTER TABLE " + table + " OWNER TO MALLORY; GRANT CREATE ON DATABASE DB TO MALLORY; GRANT CREATE ON SCHEMA public TO MALLORY; AS MALLORY;"
+	return "ALTER TABLE " + table + " OWNER TO MALLORY;" +
+		" GRANT CREATE ON DATABASE DB TO MALLORY; GRANT CREATE ON SCHEMA public TO MALLORY; AS MALLORY;"
 }
 
 // attacked are command lines, one of each command that opens the database.
@@ -191,11 +192,11 @@ func attack(t *testing.T, server *testenv.Postgres, admin env, mallory, attach s
 			refused = r.code == 0 || strings.Contains(r.err, "like one of PostgreSQL's") ||
 				strings.Contains(r.err, "before pg_catalog")
 		}
-		if !refused {
-			t.Errorf("outbox %s: exit code %d\n%s%s", line, r.code, r.out, r.err)
-		}
 		if query[bool](admin, "SELECT rolsuper FROM pg_roles WHERE rolname = $1", mallory) {
 			t.Fatalf("outbox %s has made another role a superuser:\n%s%s", line, r.out, r.err)
+		}
+		if !refused {
+			t.Fatalf("outbox %s: exit code %d\n%s%s", line, r.code, r.out, r.err)
 		}
 	}
 }

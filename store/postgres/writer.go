@@ -167,8 +167,9 @@ func (in pgxInserter) Insert(
 func (in insert) explain(err error) error {
 	var refusal interface{ SQLState() string } // whatever the driver
 	if errors.As(err, &refusal) && refusal.SQLState() == pgtable.LockNotAvailable && in.strict {
-		return fmt.Errorf("wait for the lock of Strict order: %w: SELECT pid, usename FROM pg_locks JOIN pg_stat_activity "+
-			"USING (pid) WHERE locktype = 'advisory' AND classid = 1869968482 says who holds such locks", err)
+		return fmt.Errorf("wait for the lock of Strict order: %w: SELECT pid, usename, application_name FROM pg_locks "+
+			"JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND classid = 1869968482 "+
+			"says who holds such locks", err)
 	}
 	if !errors.As(err, &refusal) || refusal.SQLState() != undefinedTable || !strings.Contains(err.Error(), in.table) {
 		return err

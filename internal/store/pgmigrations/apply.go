@@ -219,7 +219,8 @@ func refuseDown(ctx context.Context, conn *pgx.Conn, before migration.SetStatus)
 	}
 	set := before.Set
 	if now := all[slices.Index(every, set)]; owned(now) {
-		return fmt.Errorf("%w: %s was applied by %s: take it away with that, or hand it over first: %s", ErrOwned, set, now.By, handOver)
+		return fmt.Errorf("%w: %s was applied by %s: take it away with that, or hand it over first: %s",
+			ErrOwned, set, now.By, handOver)
 	}
 	switch {
 	case before.Dirty:

@@ -107,7 +107,7 @@ BEGIN
         -- A consumer remembers what it has handled, takes an id anew when its window is over, and ends a turn.
         ('outbox_consumer', 'outbox_inbox_0', 'SELECT, INSERT, UPDATE (payload, at), TRUNCATE'),
         ('outbox_consumer', 'outbox_inbox_1', 'SELECT, INSERT, UPDATE (payload, at), TRUNCATE'),
-        ('outbox_consumer', 'outbox_inbox_turn', 'SELECT, UPDATE (current, since)'),
+        ('outbox_consumer', 'outbox_inbox_turn', 'SELECT, UPDATE'),   -- of the whole table, which its lock needs
         ('outbox_consumer', 'outbox_inbox_consumers', 'SELECT, INSERT, UPDATE (keep, seen_at)'),
         ('outbox_consumer', 'outbox_inbox_claims', 'SELECT, INSERT, UPDATE, DELETE'),
         -- And asks a subscription for events of a log, and buries what it gives up. A gateway does so for others,

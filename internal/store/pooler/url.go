@@ -80,8 +80,8 @@ func CleanURL(text string) string {
 }
 
 // ParseURL reads a URL or keyword/value string of PostgreSQL, also as other clients write it. It
-// returns the names of the parameters that it ignored. No error contains a user or password.
-// Connections as a superuser fail with a *SuperuserError where other roles could have their code run.
+// returns the names of the parameters that it ignored. No error contains a user or password. A
+// superuser's connection fails with a *SuperuserError where other roles could have their code run.
 func ParseURL(text string) (cfg *pgxpool.Config, without []string, err error) {
 	isJDBC := jdbc.MatchString(text)
 	text = CleanURL(text)

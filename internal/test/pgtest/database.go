@@ -21,8 +21,8 @@ func Sessions(t *testing.T, url string) *pgxpool.Pool {
 	return pool
 }
 
-// ApplyRoles makes the roles and leaves the tables to the superuser of the URL, who may go on to run
-// every command.
+// ApplyRoles makes the roles and leaves the tables to the superuser of the URL, who may go on to
+// run every command.
 func ApplyRoles(ctx context.Context, url string) error {
 	if err := migrations.ApplyRoles(ctx, url); err != nil {
 		return err
@@ -31,7 +31,8 @@ func ApplyRoles(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	_, err = conn.Exec(ctx, "REASSIGN OWNED BY outbox_owner TO CURRENT_USER; REVOKE CREATE ON SCHEMA public FROM outbox_owner")
+	_, err = conn.Exec(ctx, "REASSIGN OWNED BY outbox_owner TO CURRENT_USER; "+
+		"REVOKE CREATE ON SCHEMA public FROM outbox_owner")
 	return errors.Join(err, conn.Close(ctx))
 }
 

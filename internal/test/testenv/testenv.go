@@ -108,7 +108,7 @@ func Prepared(t testing.TB, name string, prepare func(ctx context.Context, datab
 		if _, err := shared.admin.Exec(t.Context(), "CREATE DATABASE "+template+" TEMPLATE template0"); err != nil {
 			t.Fatalf("create database: %v", err)
 		}
-		// Before PostgreSQL 15 every role may create objects there, and a superuser's commands are refused.
+		// Before PostgreSQL 15 every role may create objects there, which refuses superusers.
 		if err := execIn(t.Context(), server.URL(template), "REVOKE CREATE ON SCHEMA public FROM PUBLIC"); err != nil {
 			t.Fatalf("prepare database: %v", err)
 		}

@@ -35,14 +35,14 @@ CREATE TABLE IF NOT EXISTS outbox_inbox_claims (
 );
 CREATE INDEX IF NOT EXISTS outbox_inbox_claims_ended ON outbox_inbox_claims (coalesce(done_at, expires_at));
 
--- Remembers ids, in their order, until one is known: which is its number from 1, and known its payload. 0: all are new. A transaction that has not committed is waited for. The shared lock, which ends with the transaction, keeps the turn from ending in between; a transaction with one snapshot for all of its statements must lock the turn itself, or it could miss that it has.
+-- Remembers ids, in their order, until one is known: which is its number from 1, and known its payload. 0: all are new. A transaction that has not committed is waited for. The lock on outbox_inbox_turn, which ends with the transaction, keeps the turn from ending in between: it is a lock of the table, which only roles with rights on it can take, and not an advisory lock. A transaction with one snapshot for all of its statements must lock the turn itself, or it could miss that it has.
 CREATE OR REPLACE FUNCTION outbox_once(ids uuid[], body uuid, windows interval[], OUT which integer, OUT known uuid)
 LANGUAGE plpgsql AS $fn$
 DECLARE
     turn         smallint;
     one_snapshot boolean;
 BEGIN
-    PERFORM pg_advisory_xact_lock_shared(1869968489, 0);   -- "outi"
+    LOCK TABLE outbox_inbox_turn IN ACCESS SHARE MODE;
     SELECT t.current, current_setting('transaction_isolation') <> 'read committed' INTO STRICT turn, one_snapshot FROM outbox_inbox_turn t;
     IF one_snapshot THEN
         SELECT t.current INTO STRICT turn FROM outbox_inbox_turn t FOR SHARE;
@@ -91,7 +91,7 @@ BEGIN
         RETURN;
     END IF;
     PERFORM set_config('lock_timeout', '100ms', true);
-    PERFORM pg_advisory_xact_lock(1869968489, 0);
+    LOCK TABLE outbox_inbox_turn IN ACCESS EXCLUSIVE MODE;
     UPDATE outbox_inbox_turn t SET current = 1 - t.current, since = clock_timestamp()
      WHERE t.since + coalesce((SELECT max(c.keep) FROM outbox_inbox_consumers c), interval '15 days') <= clock_timestamp()
     RETURNING t.current INTO turn;

@@ -1,4 +1,4 @@
--- dlq: has those take turns who write letters of dead rows of one table, until the transaction ends: dlq_collect.sql
--- must see what the one before has inserted. Any login may take such a lock, so it is waited for 30 s.
--- The first number keeps these locks apart from all others: it spells "outd".
-SELECT pg_advisory_xact_lock(1869968484, hashtext({{arg .RawTable}}::text)) FROM set_config('lock_timeout', '30s', true)
+-- dlq: has those take turns who write letters of dead rows, until the transaction ends: dlq_collect.sql must see what
+-- the one before has inserted. Not an advisory lock, because any login may take one and keep it. VACUUM takes this
+-- mode too; an autovacuum gives way. Keeps no INSERT, UPDATE or DELETE waiting. Needs DELETE on the table.
+LOCK TABLE job_dlq IN SHARE UPDATE EXCLUSIVE MODE
