@@ -23,6 +23,7 @@ func lookTests() []storeTest {
 		{name: "letters are counted by state and grouped by their error", run: groupsLetters},
 		{name: "errors that differ only in numbers, ids and quoted text have one fingerprint", run: fingerprints},
 		{name: "an event that dies leaves a letter that says everything", run: leavesLetter},
+		{name: "letters of tenants whose names differ in case only stay apart", run: keepsTenantsApart},
 		{name: "a preview tells which keys a replay puts out of order", run: previews},
 	}
 }
@@ -114,8 +115,10 @@ func findsLetters(t *testing.T, s *storeSuite) {
 		{deadletter.Filter{Source: deadletter.SourceEvent}, "321"},
 		{deadletter.Filter{Reason: "DeliveryFailed"}, "21"},
 		{deadletter.Filter{Type: "order.paid"}, "3"},
-		{deadletter.Filter{Tenant: "ACME"}, "432"},
-		{deadletter.Filter{Tenant: s.Value(t, "SELECT id FROM apps WHERE namespace = 'acme'")}, "432"},
+		{deadletter.Filter{Tenant: "acme"}, "432"},
+		{deadletter.Filter{Tenant: "ACME"}, ""}, // names of tenants are exact, and not ids of applications
+		{deadletter.Filter{Tenant: " acme"}, ""},
+		{deadletter.Filter{Tenant: s.Value(t, "SELECT id FROM apps WHERE namespace = 'acme'")}, ""},
 		{deadletter.Filter{Tenant: "nobody"}, ""},
 		{deadletter.Filter{Key: "42"}, "21"},
 		{deadletter.Filter{Key: "42", Tenant: "acme"}, "2"},
@@ -306,6 +309,41 @@ func leavesLetter(t *testing.T, s *storeSuite) {
 	}
 	if !seen["a"] || !seen["c"] {
 		t.Errorf("letters for %v", seen)
+	}
+}
+
+// keepsTenantsApart has events of two tenants die that share an application, because its namespace
+// is unique without regard to case: by a settle and by a collect.
+func keepsTenantsApart(t *testing.T, s *storeSuite) {
+	u := s.rows.Bury(t, outbox.OutboxEvents())
+	write := func(status string) {
+		for _, tenant := range []string{"north", "NORTH"} {
+			s.Exec(t, `INSERT INTO outbox_events (id, event_topic, occurred_at, source_bc, tenant_id, payload, status)
+				VALUES (?1, 'order.placed', ?2, 'shop', ?3, '{}', ?4)`, tabletest.NewID(t).String(), time.Now(), tenant, status)
+		}
+	}
+	write("NEW")
+	u.Settle(tabletest.DieAt("a"))
+	write("DEAD")
+	d := s.letters(t)
+	n, err := deadletter.Collect(t.Context(), d, "outbox_events", deadletter.Operator{Actor: "ops", Reason: "x"})
+	if err != nil || n != 2 {
+		t.Fatalf("collected %d, error %v", n, err)
+	}
+	other := map[string]string{"north": "NORTH", "NORTH": "north"}
+	for tenant, want := range map[string]int{"north": 2, "NORTH": 2, "North": 0} {
+		found, _, err := d.List(t.Context(), deadletter.Filter{Tenant: tenant})
+		if err != nil || len(found) != want {
+			t.Errorf("tenant %s: %d letters, error %v, want %d", tenant, len(found), err, want)
+		}
+		for _, l := range found {
+			if l.Tenant != tenant {
+				t.Errorf("tenant %s has a letter of %s", tenant, l.Tenant)
+			}
+			if shown, err := d.Show(t.Context(), l.ID, other[tenant]); len(shown) != 0 {
+				t.Errorf("the other tenant is shown %d letters, error %v", len(shown), err)
+			}
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -141,7 +142,7 @@ func (a *api) fill(tenant, operator string) (o owned) {
 	a.decode(&done, operator, http.MethodPost, "/v1/admin/events/skip",
 		`{"ids": ["`+o.deadEvent+`"], "upTo": 99, "reason": "to make a dead letter"}`)
 	var letters struct{ Items []struct{ ID string } }
-	a.decode(&letters, operator, http.MethodGet, "/v1/admin/letters?limit=9&tenant="+tenant, "")
+	a.decode(&letters, operator, http.MethodGet, "/v1/admin/letters?limit=9&tenant="+url.QueryEscape(tenant), "")
 	if done.Events != 1 || len(letters.Items) != 1 {
 		a.t.Fatalf("%s: %d events skipped, %d dead letters", tenant, done.Events, len(letters.Items))
 	}
@@ -152,36 +153,64 @@ func (a *api) fill(tenant, operator string) (o owned) {
 // A token of one tenant neither sees nor changes rows of another tenant, whichever operation it
 // calls and however it names the rows. Operations that concern all tenants refuse it. Every
 // operation refuses a token without its scope.
+//
+// Names are compared exactly: no pair of names is one tenant, and no name is the id of another
+// tenant's application.
 func TestTenantTokenReachesOnlyItsTenant(t *testing.T) {
 	t.Parallel()
+	for _, names := range [][2]string{{"north", "south"}, {"north", "North"}, {"NORTH", "north"}, {"north", "north "},
+		{" north", "north"}, {"n\u00f6rth", "no\u0308rth"}, {"no\u0308rth", "n\u00f6rth"}, {"straße", "STRASSE"},
+		{"01900000-0000-7000-8000-00000000000a", "south"}} {
+		t.Run(names[0]+" and "+names[1], func(t *testing.T) {
+			t.Parallel()
+			reachesOnlyItsTenant(t, names[0], names[1])
+		})
+	}
+}
+
+// reachesOnlyItsTenant tries all operations as one tenant, called north here, with the rows of
+// another, called south.
+func reachesOnlyItsTenant(t *testing.T, name, other string) {
 	a := newAPI(t)
+	if id, err := uuid.Parse(name); err == nil {
+		_, err := a.db.Writes().ExecContext(t.Context(), "INSERT INTO apps (id, name, namespace) VALUES (?1, ?2, ?2)",
+			id.String(), other)
+		ok(t, err)
+	}
+	quoted := func(name string) string {
+		text, err := json.Marshal(name)
+		ok(t, err)
+		return string(text)
+	}
+	asked := url.QueryEscape(other)
 	all := a.token(token.AllTenants, token.AdminRead, token.AdminWrite)
-	bearer := a.token("north", token.AdminRead, token.AdminWrite)
+	bearer := a.token(name, token.AdminRead, token.AdminWrite)
 	without := map[token.Scope]string{}
 	for _, scope := range token.Scopes {
-		without[scope] = a.token("north",
+		without[scope] = a.token(name,
 			slices.DeleteFunc(slices.Clone(token.Scopes), func(s token.Scope) bool { return s == scope })...)
 	}
 	changing := []string{"adminPause", "adminResume", "adminRetry", "adminSkip", "adminReplay", "adminDiscard"}
-	north, south := a.fill("north", all), a.fill("south", all)
+	north, south := a.fill(name, all), a.fill(other, all)
 	event, letter := `{"ids": ["`+south.event+`"], "upTo": 99, "reason": "x"}`, `"ids": ["`+south.letter+`"]`
 	var preview struct{ Set string }
 	a.decode(&preview, all, http.MethodPost, "/v1/admin/letters/preview", "{"+letter+"}")
 	set := `, "set": "` + preview.Set + `"`
-	const own, theirs = `{"all": true, "upTo": 99, "reason": "x"}`, `{"tenant": "south", "upTo": 99, "reason": "x"}`
+	own, theirs := `{"all": true, "upTo": 99, "reason": "x"}`, `{"tenant": `+quoted(other)+`, "upTo": 99, "reason": "x"}`
 	rows := func(limit string) string { // another limit is another request, whose answer is a new one
-		_, events := a.ask(all, http.MethodGet, "/v1/admin/events?tenant=south&limit="+limit, "")
-		_, letters := a.ask(all, http.MethodGet, "/v1/admin/letters?tenant=south&state=all&limit="+limit, "")
+		_, events := a.ask(all, http.MethodGet, "/v1/admin/events?tenant="+asked+"&limit="+limit, "")
+		_, letters := a.ask(all, http.MethodGet, "/v1/admin/letters?tenant="+asked+"&state=all&limit="+limit, "")
 		return events + letters
 	}
 	before, called := rows("8"), map[string]bool{}
-	const refused, alone = "this token is of tenant north", "this token is of tenant north alone"
+	refused := "this token is of tenant " + strings.Trim(quoted(name), `"`)
+	alone := refused + " alone"
 	for _, c := range []struct {
 		operation, path, body string
 		status                int
 		says                  string
 	}{
-		{"adminSession", "/session", "", 200, `"tenant":"north"`},
+		{"adminSession", "/session", "", 200, `"tenant":` + quoted(name)},
 		{"adminOverview", "/overview", "", 403, refused},
 		{"adminWatch", "/overview/stream", "", 403, refused},
 		{"adminHistory", "/history", "", 403, refused},
@@ -195,14 +224,14 @@ func TestTenantTokenReachesOnlyItsTenant(t *testing.T) {
 		{"adminSettings", "/settings", "", 403, refused},
 
 		{"adminEvents", "/events", "", 200, north.event},
-		{"adminEvents", "/events?tenant=south", "", 403, alone},
+		{"adminEvents", "/events?tenant=" + asked, "", 403, alone},
 		{"adminEvent", "/events/" + north.event, "", 200, north.event},
 		{"adminEvent", "/events/" + south.event, "", 404, ""},
 		{"adminEvent", "/events/" + south.position, "", 404, ""},
-		{"adminEvent", "/events/" + south.event + "?tenant=south", "", 403, alone},
-		{"adminPayload", "/events/" + north.event + "/payload", "", 200, `"north"`},
+		{"adminEvent", "/events/" + south.event + "?tenant=" + asked, "", 403, alone},
+		{"adminPayload", "/events/" + north.event + "/payload", "", 200, quoted(name)},
 		{"adminPayload", "/events/" + south.event + "/payload", "", 404, ""},
-		{"adminPayload", "/events/" + south.event + "/payload?tenant=south", "", 403, alone},
+		{"adminPayload", "/events/" + south.event + "/payload?tenant=" + asked, "", 403, alone},
 		{"adminEventsPreview", "/events/preview", event, 200, `"events":0`},
 		{"adminEventsPreview", "/events/preview", theirs, 403, alone},
 		{"adminEventsPreview", "/events/preview", own, 200, `"events":1`},
@@ -214,19 +243,19 @@ func TestTenantTokenReachesOnlyItsTenant(t *testing.T) {
 		{"adminSkip", "/events/skip", own, 200, `"events":1`},
 
 		{"adminLetters", "/letters", "", 200, north.letter},
-		{"adminLetters", "/letters?tenant=south", "", 403, alone},
+		{"adminLetters", "/letters?tenant=" + asked, "", 403, alone},
 		{"adminLetterGroups", "/letters/groups", "", 200, `"pending":2`}, // with the event skipped above
-		{"adminLetterGroups", "/letters/groups?tenant=south", "", 403, alone},
+		{"adminLetterGroups", "/letters/groups?tenant=" + asked, "", 403, alone},
 		{"adminLetter", "/letters/" + north.letter, "", 200, north.letter},
 		{"adminLetter", "/letters/" + south.letter, "", 404, ""},
 		{"adminLetter", "/letters/" + south.deadEvent, "", 404, ""},
 		{"adminLettersPreview", "/letters/preview", "{" + letter + "}", 200, `"letters":0`},
-		{"adminLettersPreview", "/letters/preview", `{"tenant": "south"}`, 403, alone},
+		{"adminLettersPreview", "/letters/preview", `{"tenant": ` + quoted(other) + "}", 403, alone},
 		{"adminLettersPreview", "/letters/preview", `{"all": true}`, 200, `"letters":2`},
 		{"adminReplay", "/letters/replay", "{" + letter + set + "}", 409, ""},
-		{"adminReplay", "/letters/replay", `{"tenant": "south"` + set + "}", 403, alone},
+		{"adminReplay", "/letters/replay", `{"tenant": ` + quoted(other) + set + "}", 403, alone},
 		{"adminDiscard", "/letters/discard", "{" + letter + set + `, "reason": "x"}`, 409, ""},
-		{"adminDiscard", "/letters/discard", `{"tenant": "south", "reason": "x"` + set + "}", 403, alone},
+		{"adminDiscard", "/letters/discard", `{"tenant": ` + quoted(other) + `, "reason": "x"` + set + "}", 403, alone},
 	} {
 		called[c.operation] = true
 		method, scope := a.methods[c.operation], token.AdminRead
@@ -245,7 +274,7 @@ func TestTenantTokenReachesOnlyItsTenant(t *testing.T) {
 			t.Errorf("%s %s %s: status %d, want %d and %q: %s",
 				method, c.path, c.body, status, c.status, c.says, answer)
 		}
-		if strings.Contains(answer, "south") {
+		if strings.Contains(answer, quoted(other)) {
 			t.Errorf("%s %s %s tells north about south: %s", method, c.path, c.body, answer)
 		}
 	}

@@ -62,7 +62,7 @@ func (f *letterFlags) addTo(flags *pflag.FlagSet) {
 		"`reason` code of the letters, for instance DeliveryFailed or MaxRetries")
 	f.set.StringVar(&f.Type, "type", "",
 		"event `topic`, or type of the job, or a pattern in which * stands for any text")
-	f.set.StringVar(&f.Tenant, "tenant", "", "`tenant` whose letters to take: its namespace or its application's id")
+	f.set.StringVar(&f.Tenant, "tenant", "", "`tenant` whose letters to take")
 	f.set.StringVar(&f.Key, "key", "", "`key` of the events: the aggregate's or the run's id")
 	uuidFlag(f.set, &f.RequestID, "request-id",
 		"`request` that they are of: a UUID, of the job or of the event's metadata")

@@ -61,6 +61,15 @@ func (s *Tokens) CreateToken(
 	q.Token, q.Scopes, q.Sum = t, names(t.Scopes), sum[:]
 	found := false
 	err = s.db.Change(ctx, "", func(tx Tx) error {
+		var alike string
+		err := tx.Run(ctx, Ask{"token_alike", q, func(row Row) error { return row.Scan(&alike) }})
+		if err != nil {
+			return err
+		}
+		if alike != "" {
+			return fmt.Errorf("tenant %q: %w has tokens: %q; write its name exactly, or choose another name",
+				t.Tenant, token.ErrAlike, alike)
+		}
 		if err := tx.Run(ctx, Ask{"token_create", q, scanToken(&found, &created)}); err != nil {
 			return err
 		}

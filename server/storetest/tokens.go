@@ -22,6 +22,7 @@ func tokenTests() []test {
 		{name: "redeems no ticket whose token is over", run: redeemsNoTicketOfOverToken},
 		{name: "gives a ticket no more than its token has", run: givesTicketNoMore},
 		{name: "sweeps tickets that nobody used", run: sweepsTickets},
+		{name: "refuses a tenant whose name differs from another one in case only", run: refusesAlikeTenant},
 		{name: "passes the database's error on", run: passesErrorOn},
 	}
 }
@@ -50,6 +51,22 @@ func newTicket(t *testing.T, s token.Store, of token.Token) string {
 		t.Fatalf("expires in %s, %v", left, err)
 	}
 	return text
+}
+
+func refusesAlikeTenant(t *testing.T, h *suite) {
+	s := h.Tokens(t)
+	newToken(t, s, "shop", 0, token.Read)
+	newToken(t, s, "shop", 0, token.Read)
+	newToken(t, s, "shop ", 0, token.Read)
+	for _, tenant := range []string{"Shop", "SHOP "} {
+		made, _, sum, err := token.New(tenant, "test", []token.Scope{token.Read})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.CreateToken(t.Context(), "test", made, sum, 0); !errors.Is(err, token.ErrAlike) {
+			t.Errorf("a token of tenant %q: got error %v, want ErrAlike", tenant, err)
+		}
+	}
 }
 
 func keepsTokens(t *testing.T, h *suite) {

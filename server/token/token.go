@@ -88,7 +88,8 @@ type Principal struct {
 // one each.
 type Store interface {
 	// CreateToken inserts t with the SHA-256 of its secret, and records that actor did. ExpiresAt
-	// is ttl from now; ttl 0: never.
+	// is ttl from now; ttl 0: never. It returns ErrAlike if another tenant's name differs in case
+	// only.
 	CreateToken(ctx context.Context, actor string, t Token, sum [32]byte, ttl time.Duration) (Token, error)
 	// ListTokens returns all tokens of a tenant, or of all tenants for "", newest first.
 	ListTokens(ctx context.Context, tenant string) ([]Token, error)
@@ -110,3 +111,6 @@ type Store interface {
 
 // ErrUnknown says that there is no such token, or that it is revoked already.
 var ErrUnknown = errors.New("there is no such token")
+
+// ErrAlike is the error of a token for a tenant whose name differs from another one in case only.
+var ErrAlike = errors.New("a tenant whose name differs in case only")

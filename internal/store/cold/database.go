@@ -12,8 +12,8 @@ import (
 
 // Files are the statements that are the same in every database. What a database says in its own
 // words it defines for them, as a template: among, like, text, column_text, number, uuid,
-// uuid_of_text, at, now, login, app_of, some_error_has, last_error, fingerprint, undelivered,
-// dead_tenant and dead_silent.
+// uuid_of_text, at, now, login, app_of, is_of_tenant, some_error_has, last_error, fingerprint,
+// undelivered, dead_tenant and dead_silent.
 //
 //go:embed sql/*.sql
 var Files embed.FS

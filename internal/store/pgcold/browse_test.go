@@ -54,7 +54,7 @@ func TestBrowseUnderRowLevelSecurity(t *testing.T) {
 	if _, _, err := b.List(t.Context(), operate.Filter{}); !errors.Is(err, outbox.ErrRowsHidden) {
 		t.Errorf("no tenant: got %v, want outbox.ErrRowsHidden", err)
 	}
-	rows, _, err := b.List(t.Context(), operate.Filter{Tenant: "Acme"})
+	rows, _, err := b.List(t.Context(), operate.Filter{Tenant: "acme"})
 	if err != nil || len(rows) != 1 || rows[0].Topic != "acme.happened" || *rows[0].Tenant != "acme" {
 		t.Fatalf("tenant acme: got %+v, error %v, want its event alone", rows, err)
 	}

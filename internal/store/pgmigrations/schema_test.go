@@ -112,7 +112,7 @@ var additiveColumns = map[string][]string{
 	"event_outbox": {"position", "event_key", "retry_count", "next_retry_at", "error_message", "error_history",
 		"delivered_to", "generation"},
 	"job_dlq": {"destination", "outbox_table", "event_key", "discarded_at", "discard_reason", "generation", "position",
-		"origin"},
+		"origin", "tenant"},
 }
 
 // FR-005, FR-006, FR-007, 05-01 and ADR-004 (docs/seeds.md): each table above names its document.

@@ -373,7 +373,7 @@ var fillable = map[string]string{"crawl_events": "seq"}
 var given = map[string][]string{
 	"apps": {"name", "namespace"},
 	"job_dlq": {"source", "original_job_id", "app_id", "type", "payload", "error_reason", "attempts", "error_history",
-		"destination", "outbox_table", "event_key", "generation", "position", "origin"},
+		"destination", "outbox_table", "event_key", "generation", "position", "origin", "tenant"},
 }
 
 func (a *adoption) checkColumns(w *work) {

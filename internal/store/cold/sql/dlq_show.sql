@@ -3,5 +3,5 @@
 SELECT {{template "dlq_columns" .}}, l.error_history, l.payload
   FROM job_dlq l
  WHERE (l.id {{template "among" (arg .IDs)}} OR l.original_job_id {{template "among" (arg .IDs)}})
-       {{- with .F.Tenant}} AND l.app_id = {{template "app_of" (arg .)}}{{end}}
+       {{- with .F.Tenant}} AND {{template "is_of_tenant" (arg .)}}{{end}}
  ORDER BY l.id DESC

@@ -13,7 +13,7 @@ would otherwise be planned for any filter, that is, for none. What differs betwe
     {{- with .F.Source}} AND l.source = {{template "text" (arg .)}}{{end}}
     {{- with .F.Reason}} AND l.error_reason = {{template "text" (arg .)}}{{end}}
     {{- with .F.Type}} AND l.type {{template "like" (pattern .)}}{{end}}
-    {{- with .F.Tenant}} AND l.app_id = {{template "app_of" (arg .)}}{{end}}
+    {{- with .F.Tenant}} AND {{template "is_of_tenant" (arg .)}}{{end}}
     {{- with .F.Key}} AND l.event_key = {{template "text" (arg .)}}{{end}}
     {{- with .F.RequestID}} AND l.request_id = {{template "uuid" (arg .)}}{{end}}
     {{- with .F.Table}} AND l.outbox_table = {{template "text" (arg .)}}{{end}}
@@ -26,8 +26,10 @@ would otherwise be planned for any filter, that is, for none. What differs betwe
     {{- with .F.Fingerprint}} AND {{template "fingerprint"}} = lower({{template "text" (arg .)}}){{end}}
 {{- end}}
 
+{{define "tenant_of_letter"}}coalesce(l.tenant, (SELECT a.namespace FROM apps a WHERE a.id = l.app_id), ''){{end}}
+
 {{define "dlq_columns" -}}
-    l.id, l.source, l.original_job_id, coalesce((SELECT a.namespace FROM apps a WHERE a.id = l.app_id), ''),
+    l.id, l.source, l.original_job_id, {{template "tenant_of_letter"}},
        CASE WHEN l.replayed_at IS NOT NULL THEN 'replayed' WHEN l.discarded_at IS NOT NULL THEN 'discarded' ELSE 'pending' END,
        l.user_id, l.request_id, l.type, l.error_reason, l.attempts, {{template "last_error"}}, {{template "fingerprint"}},
        coalesce(l.outbox_table, ''), coalesce(l.destination, ''), coalesce(l.event_key, ''), l.position, l.generation,

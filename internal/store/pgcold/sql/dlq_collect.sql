@@ -4,13 +4,13 @@
 -- Locks the inserted rows; dlq_collect_turn.sql has let nobody else in. Index: that of the status where the table has
 -- one, and idx_job_dlq_original_job_id. The applications exist: dlq_collect_apps.sql ran before.
 INSERT INTO job_dlq (source, original_job_id, app_id, user_id, request_id, type, payload, error_reason, attempts,
-                     error_history, destination, outbox_table, event_key, generation, position)
+                     error_history, destination, outbox_table, event_key, generation, position, tenant)
 SELECT 'event', e.{{.ID}},
        {{if .App}}e.{{.App}}{{else}}(SELECT a.id FROM apps a WHERE lower(a.namespace) = lower({{template "dead_tenant" .}})){{end}},
        {{template "letter_user" .}}, {{template "letter_request" .}},
        coalesce(e.{{.Topic}}::text, ''), coalesce(e.{{.Payload}}::jsonb, 'null'), 'DeliveryFailed', greatest(e.{{.Attempts}}, 1),
        {{template "dead_history" .}}, {{if .Owed}}e.destinations->>0{{else}}NULL{{end}}, {{.TableName}}, {{if .Key}}e.{{.Key}}::text{{else}}NULL{{end}},
-       {{if .Generation}}coalesce(e.{{.Generation}}, 0){{else}}0{{end}}, e.{{.Position}}
+       {{if .Generation}}coalesce(e.{{.Generation}}, 0){{else}}0{{end}}, e.{{.Position}}, {{if .App}}NULL{{else}}{{template "dead_tenant" .}}{{end}}
   FROM {{.Table}} e
  WHERE {{template "dead_silent" .}}
  LIMIT {{arg .Limit}}

@@ -3,9 +3,9 @@
 WITH known AS (
     {{template "dlq_known" .}}
 ), recorded AS (
-    INSERT INTO job_dlq (source, original_job_id, app_id, user_id, request_id, type, payload, error_reason, attempts, error_history)
+    INSERT INTO job_dlq (source, original_job_id, app_id, user_id, request_id, type, payload, error_reason, attempts, error_history, tenant)
     SELECT {{arg .From}}::text, {{arg .ID}}::uuid, (SELECT a.id FROM apps a WHERE lower(a.namespace) = lower({{arg .Tenant}}::text)),
-           {{arg .User}}::uuid, {{arg .Request}}::uuid, {{arg .Text}}::text, {{arg .Body}}::jsonb, {{arg .Reason}}::text, {{arg .Attempts}}::int, {{arg .History}}::jsonb
+           {{arg .User}}::uuid, {{arg .Request}}::uuid, {{arg .Text}}::text, {{arg .Body}}::jsonb, {{arg .Reason}}::text, {{arg .Attempts}}::int, {{arg .History}}::jsonb, {{arg .Tenant}}::text
      WHERE NOT EXISTS (SELECT FROM known)
     RETURNING id
 )

@@ -13,8 +13,10 @@
 {{define "written_until"}}{{template "written_at" .}} < {{arg .F.Until}}::timestamptz{{end}}
 {{define "trace_is"}}{{arg .F.Trace}}::text IN (substr(e.{{.Metadata}}::jsonb ->> 'traceparent', 4, 32), e.{{.Metadata}}::jsonb ->> 'trace_id'){{end}}
 {{define "login"}}u.db_user{{end}}
-{{- /* The application that a filter means: its namespace or its id; the dot is the parameter. */ -}}
-{{define "app_of"}}(SELECT a.id FROM apps a WHERE lower(a.namespace) = lower({{.}}::text) OR a.id::text = lower({{.}}::text)){{end}}
+{{- /* The application of a tenant; the dot is the parameter. lower() is for the index. */ -}}
+{{define "app_of"}}(SELECT a.id FROM apps a WHERE lower(a.namespace) = lower({{.}}::text) AND a.namespace = {{.}}::text){{end}}
+{{- /* Tenants whose names differ in case only share an application: it narrows down, and the letter decides. */ -}}
+{{define "is_of_tenant"}}l.app_id = (SELECT a.id FROM apps a WHERE lower(a.namespace) = lower({{.}}::text)) AND {{template "tenant_of_letter"}} = {{.}}::text{{end}}
 {{define "some_error_has"}}EXISTS (SELECT FROM jsonb_array_elements(l.error_history) h WHERE strpos(lower(h->>'error'), lower({{.}}::text)) > 0){{end}}
 {{define "last_error"}}coalesce(l.error_history->-1->>'error', ''){{end}}
 

@@ -1,7 +1,7 @@
 -- Source: plan 05-01 (seed 002, lines 61 and 81-83): one dead-letter table for jobs and events, told apart by
 -- source, with the error reasons scoped by it, and a purge function.
 -- Additive: destination, outbox_table, event_key, generation, position and origin (what a replay needs to put the event
--- back where it came from), discarded_at and discard_reason (an operator's decision not to replay).
+-- back where it came from), discarded_at and discard_reason (an operator's decision not to replay), tenant.
 
 -- With row-level security, forced on the owner too. Once a transaction has used SET LOCAL the setting reads '' in the
 -- next one on that connection, not NULL, and ''::uuid is an error: hence nullif. No tenant: no rows.
@@ -34,6 +34,9 @@ BEGIN
             -- The dead row without its payload, where it left its table (crawl_outbox): a replay inserts exactly this row
             -- again, at its old position. NULL where the row is still there, and for jobs.
             origin          JSONB,
+            -- The tenant, exactly; NULL is the application's namespace. Namespaces that differ in case only are one
+            -- application (apps_namespace_key), and two tenants.
+            tenant          TEXT,
 
             -- HandlerMissing is shared; every other reason belongs to one source.
             CONSTRAINT job_dlq_error_reason_check CHECK (

@@ -151,11 +151,11 @@ CREATE OR REPLACE FUNCTION outbox_subscription_bury(subscription text, positions
     WITH dead AS (
         DELETE FROM outbox_subscription_events v WHERE v.subscription = $1 AND v.position = ANY ($2) RETURNING v
     )
-    INSERT INTO job_dlq (source, original_job_id, app_id, type, payload, error_reason, attempts, error_history, destination, outbox_table, event_key, generation, position, origin)
+    INSERT INTO job_dlq (source, original_job_id, app_id, type, payload, error_reason, attempts, error_history, destination, outbox_table, event_key, generation, position, origin, tenant)
     SELECT 'event', e.id, (SELECT a.id FROM apps a WHERE lower(a.namespace) = lower(coalesce(nullif(e.tenant_id, ''), 'default'))), e.event_topic, e.payload, $3,
            (d.v).attempts, coalesce((d.v).error_history, '[]'), $1, 'outbox_subscription_events', e.aggregate_id, (d.v).generation, (d.v).number,
            to_jsonb(d.v) - ARRAY['payload', 'token', 'until', 'error_history']
-               || jsonb_build_object('event_topic', e.event_topic, 'event_key', e.aggregate_id, 'origin', to_jsonb(e) - 'payload')
+               || jsonb_build_object('event_topic', e.event_topic, 'event_key', e.aggregate_id, 'origin', to_jsonb(e) - 'payload'), coalesce(nullif(e.tenant_id, ''), 'default')
       FROM dead d CROSS JOIN LATERAL outbox_subscription_event(d.v) e;
 $fn$;
 

@@ -41,12 +41,12 @@ WITH held AS MATERIALIZED (
               {{- end}}
 ), letter AS (
     INSERT INTO job_dlq (source, original_job_id, app_id, user_id, request_id, type, payload, error_reason, attempts,
-                         error_history, destination, outbox_table, event_key, generation, position, origin)
+                         error_history, destination, outbox_table, event_key, generation, position, origin, tenant)
     SELECT 'event', d.id, coalesce(d.app_id, (SELECT a.id FROM apps a WHERE lower(a.namespace) = lower(d.tenant))),
            d.user_id, d.request_id, d.topic, d.payload, f.reason, f.attempts,
            {{- /* RETURNING gives the updated row, its history complete; a deleted row's lacks the last entry. */}}
            d.history{{if or .Unreadable .DeleteDead (not .ErrorHistory)}} || jsonb_build_object('error', f.error, 'timestamp', now()){{end}},
-           nullif(f.destination, ''), $13, d.key, d.generation, d.position, d.origin
+           nullif(f.destination, ''), $13, d.key, d.generation, d.position, d.origin, CASE WHEN d.app_id IS NULL THEN d.tenant END
       FROM dead d JOIN failure f ON f.position = d.position AND f.id = d.id
 )
 SELECT count(*) FROM dead

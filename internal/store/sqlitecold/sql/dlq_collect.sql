@@ -4,13 +4,13 @@
 -- The applications exist: dlq_collect_apps.sql ran before. Index: idx_job_dlq_original_job_id; the table itself is
 -- read, of which no index has the dead rows.
 INSERT INTO job_dlq (source, original_job_id, app_id, user_id, request_id, type, payload, error_reason, attempts,
-                     error_history, destination, outbox_table, event_key, generation, position)
+                     error_history, destination, outbox_table, event_key, generation, position, tenant)
 SELECT 'event', {{template "dead_id" .}},
        {{if .App}}e.{{.App}}{{else}}(SELECT a.id FROM apps a WHERE lower(a.namespace) = lower({{template "dead_tenant" .}})){{end}},
        {{template "letter_user" .}}, {{template "letter_request" .}},
        coalesce(CAST(e.{{.Topic}} AS TEXT), ''), {{template "letter_payload" .}}, 'DeliveryFailed', max(coalesce(e.{{.Attempts}}, 0), 1),
        {{template "dead_history" .}}, {{if .Owed}}e.destinations->>0{{else}}NULL{{end}}, {{.TableName}}, {{if .Key}}CAST(e.{{.Key}} AS TEXT){{else}}NULL{{end}},
-       {{template "row_generation" .}}, e.{{.Position}}
+       {{template "row_generation" .}}, e.{{.Position}}, {{if .App}}NULL{{else}}{{template "dead_tenant" .}}{{end}}
   FROM {{.Table}} AS e
  WHERE {{template "dead_silent" .}}
  LIMIT {{arg .Limit}}

@@ -26,6 +26,7 @@ CREATE TABLE job_dlq (
     generation      INTEGER NOT NULL DEFAULT 0,
     position        INTEGER,   -- order within the letter's key
     origin          TEXT CHECK (origin IS NULL OR json_valid(origin)),   -- the dead row, where it left its table; of its payload what the letter does not know
+    tenant          TEXT,   -- exactly; NULL: the application's namespace
 
     -- HandlerMissing is shared; every other reason belongs to one source.
     CONSTRAINT job_dlq_error_reason_check CHECK (

@@ -12,5 +12,5 @@ is NULL, and never old. strftime() rounds to milliseconds: not what has microsec
 
 {{- define "history"}}{{if .ErrorHistory}}CASE WHEN json_valid(e.{{.ErrorHistory}}) AND json_type(e.{{.ErrorHistory}}) = 'array' THEN e.{{.ErrorHistory}} ELSE '[]' END{{else}}'[]'{{end}}{{end}}
 
-{{- /* The application that a filter means: its namespace or its id; the dot is the parameter. */ -}}
-{{define "app_of"}}(SELECT a.id FROM apps a WHERE lower(a.namespace) = lower({{.}}) OR a.id = lower({{.}})){{end}}
+{{- /* The application of a tenant; the dot is the parameter. lower() is for the index. */ -}}
+{{define "app_of"}}(SELECT a.id FROM apps a WHERE lower(a.namespace) = lower({{.}}) AND a.namespace = {{.}}){{end}}

@@ -13,12 +13,12 @@ WITH held AS MATERIALIZED (
      WHERE f.lane = ANY (ARRAY(SELECT lane FROM held))
 )
 INSERT INTO job_dlq (source, original_job_id, app_id, user_id, request_id, type, payload, error_reason, attempts,
-                     error_history, destination, outbox_table, event_key, generation, position, origin)
-SELECT 'event', e.{{.ID}}, (SELECT a.id FROM apps a WHERE lower(a.namespace) = lower({{if .Unreadable}}$12{{else}}coalesce(nullif(e.{{.Tenant}}::text, ''), $12){{end}})),
+                     error_history, destination, outbox_table, event_key, generation, position, origin, tenant)
+SELECT 'event', e.{{.ID}}, (SELECT a.id FROM apps a WHERE lower(a.namespace) = lower({{template "letter_tenant" .}})),
        {{if .Unreadable}}r.user_id, r.request_id, r.topic, r.payload{{else}}{{template "letter_user" .}}, {{template "letter_request" .}}, e.{{.Topic}}, e.{{.Payload}}::jsonb{{end}}, f.reason, f.attempts,
        jsonb_build_array(jsonb_build_object('error', f.error, 'timestamp', now())),
        nullif(f.destination, ''), $13, {{if .Unreadable}}r.key{{else}}e.{{.Key}}::text{{end}}, e.{{.Generation}}, e.{{.Position}},
-       {{if .Unreadable}}{{template "letter_origin" .}}{{else}}to_jsonb(e) - {{.PayloadName}}{{end}}
+       {{if .Unreadable}}{{template "letter_origin" .}}{{else}}to_jsonb(e) - {{.PayloadName}}{{end}}, {{template "letter_tenant" .}}
   FROM failure f
   JOIN {{.Table}} e ON e.{{.Position}} = f.position AND e.{{.ID}} = f.id
   {{- if .Unreadable}}
@@ -27,3 +27,5 @@ SELECT 'event', e.{{.ID}}, (SELECT a.id FROM apps a WHERE lower(a.namespace) = l
  WHERE NOT EXISTS (SELECT FROM job_dlq d
                     WHERE d.original_job_id = e.{{.ID}} AND d.outbox_table = $13 AND d.position = e.{{.Position}}
                       AND d.destination IS NOT DISTINCT FROM nullif(f.destination, ''))
+
+{{- define "letter_tenant"}}{{if .Unreadable}}$12{{else}}coalesce(nullif(e.{{.Tenant}}::text, ''), $12){{end}}{{end}}
