@@ -233,7 +233,9 @@ func (p *Postgres) strategy(ctx context.Context) (clause string, err error) {
 }
 
 // exec runs one statement on the maintenance database over a connection of its own.
-func (p *Postgres) exec(ctx context.Context, sql string) error { return execIn(ctx, p.URL("postgres"), sql) }
+func (p *Postgres) exec(ctx context.Context, sql string) error {
+	return execIn(ctx, p.URL("postgres"), sql)
+}
 
 func execIn(ctx context.Context, url, sql string) error {
 	conn, err := pgx.Connect(ctx, url)
