@@ -20,9 +20,6 @@ type Driver struct {
 	// Variables are environment variables in which platforms offer such a URL: "REDIS_URL". None of
 	// them is read. Where no sink is set, the error names the one that is there.
 	Variables []string
-	// Reads are environment variables that its sinks read beside the URL, and that are no settings
-	// of the program.
-	Reads []string
 	// System is what OpenTelemetry calls its servers: "rabbitmq" ("" is the first scheme, up to a
 	// +).
 	System string

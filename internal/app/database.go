@@ -89,7 +89,7 @@ type ForPeople interface {
 	Debtors(ctx context.Context) ([]outbox.Debtor, error)
 	// Troubles returns what hinders the relays that are alive, and the database itself.
 	Troubles(ctx context.Context) ([]operate.Trouble, error)
-	// Cold is what is asked seldom, for internal/endpoint.
+	// Cold returns the database for rare queries, such as those of internal/condition.
 	Cold() cold.Database
 	// Writing opens a table with the columns of outbox_events to be written.
 	Writing(ctx context.Context, cfg outbox.WriterConfig) (Writing, error)

@@ -9,7 +9,6 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/condition"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/store/cold"
 	"github.com/outboxrelay/outbox/internal/store/migration"
 	"github.com/outboxrelay/outbox/internal/store/pooler"
 )
@@ -31,7 +30,6 @@ func Examine(
 	} else {
 		defer db.Close()
 		x.DB = db
-		p.database = func(context.Context) (cold.Database, error) { return db.Cold(), nil }
 	}
 	all := newOutlets(cfg)
 	x.Sink = func(ctx context.Context, s config.Sink) (outbox.Sink, error) {

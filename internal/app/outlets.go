@@ -13,7 +13,6 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/endpoint"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -29,7 +28,7 @@ type outlet struct {
 
 // open opens the sink.
 func (o *outlet) open(ctx context.Context, p process) error {
-	opened, err := endpoint.OpenSink(ctx, o.Driver, o.URL, p.sinkOptions(), p.database)
+	opened, err := o.Driver.Open(ctx, o.URL, p.sinkOptions())
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err = err; err == nil {

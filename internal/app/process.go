@@ -11,7 +11,6 @@ import (
 
 	"github.com/outboxrelay/outbox/internal/backoff"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/endpoint"
 	"github.com/outboxrelay/outbox/internal/metrics"
 	"github.com/outboxrelay/outbox/sink"
 )
@@ -24,7 +23,6 @@ type process struct {
 	metrics   *metrics.Metrics
 	databases *shared
 	telemetry *telemetry
-	database  endpoint.Opened           // once it is open; nil: there is none
 	before    func(sink.Sink) sink.Sink // of Extras
 }
 

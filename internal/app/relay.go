@@ -11,7 +11,6 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
-	"github.com/outboxrelay/outbox/internal/store/cold"
 	"github.com/outboxrelay/outbox/relay"
 )
 
@@ -52,7 +51,6 @@ func (r *relayPart) run(ctx context.Context) error {
 		return unlessStopped(ctx, err)
 	}
 	defer db.Close()
-	r.database = func(context.Context) (cold.Database, error) { return db.Cold(), nil }
 	if err := await(ctx, r.log, r.part, "database "+MaskDatabase(r.cfg.Database), db.Ping); err != nil {
 		return unlessStopped(ctx, err)
 	}

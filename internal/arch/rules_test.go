@@ -93,7 +93,6 @@ var layers = []layer{
 	{"server/pgstore", 7, "PostgreSQL as server/store asks it"},
 	{"server/sqlitestore", 7, "as server/pgstore; a user of one does not compile the other"},
 	{"server/storetest", 7, "a suite that runs against any store of the server, so it can name none"},
-	{"internal/endpoint", 6, "endpoints of webhooks in a table: joins that sink to any database"},
 	{"internal/config", 7, "settings of the layers below, without building any of them"},
 	{"internal/metrics", 9, "watches the layers below; they know an interface of package outbox, not Prometheus"},
 	{"internal/app", appRank, "the only place that sees every store and broker"},
@@ -133,8 +132,7 @@ var importers = []struct {
 	importers []string
 	reason    string
 }{
-	{"sink/*", []string{"internal/app", "internal/endpoint", "examples", "internal/test/integration",
-		"internal/test/sources"},
+	{"sink/*", []string{"internal/app", "examples", "internal/test/integration", "internal/test/sources"},
 		"one place decides which broker is served; adding one touches no other code"},
 	{"relay", []string{"internal/app", "internal/config", "internal/metrics", "outboxtest", "inbox/group",
 		"internal/test/grouptest", "internal/test/tracetest", "internal/test/operatetest", "internal/test/integration",
@@ -162,7 +160,7 @@ var payers = []struct {
 	{"github.com/nats-io/nats.go", []string{"sink/natsjs", "source/natsjs"}, "broker client"},
 	{"github.com/nats-io/nats-server", []string{"sink/natsjs"}, "a whole broker, in tests only"},
 	{"github.com/rabbitmq/amqp091-go", []string{"sink/rabbitmq", "source/rabbitmq"}, "broker client"},
-	{"code.dny.dev/ssrf", []string{"sink/webhook", "internal/endpoint"}, "refuses inner networks"},
+	{"code.dny.dev/ssrf", []string{"sink/webhook"}, "refuses inner networks"},
 	{"github.com/standard-webhooks/standard-webhooks", []string{"sink/webhook", "source/webhook"},
 		"verifies signatures; the sink's in tests"},
 	{"github.com/danielgtaylor/huma", []string{"server/gateway", "internal/admin"}, "HTTP API"},
@@ -170,7 +168,7 @@ var payers = []struct {
 	{"github.com/rs/cors", []string{"server/gateway", "internal/admin"}, "HTTP API"},
 	{"modernc.org/sqlite",
 		[]string{"store/sqlite", "server/sqlitestore", "internal/store/sqlitefile", "internal/store/sqlitemigrations",
-			"internal/store/sqlitecold", "internal/test/sqlitetest", "internal/endpoint", "internal/admin"},
+			"internal/store/sqlitecold", "internal/test/sqlitetest", "internal/admin"},
 		"an SQLite in Go, 5 MB of a binary"},
 	{"github.com/riverqueue/river", []string{"contrib/river"}, "job runner"},
 	{"go.opentelemetry.io/otel", []string{"contrib/otel"}, "spans; who makes none compiles none"},

@@ -32,7 +32,7 @@ var choosing = map[string]struct {
 	"token list":   {"", []string{"tenant"}},
 }
 
-var making = []string{"write", "route test", "token create", "endpoints add", "endpoints set", "config print",
+var making = []string{"write", "route test", "token create", "config print",
 	"config validate", "relay", "serve", "subscriptions add", "doctor", "verify", "why"}
 
 var (

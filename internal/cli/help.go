@@ -8,8 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// help.md has the words of every command but those of endpoints: under its usage what it does in a
-// line, then at length, then examples.
+// help.md describes every command: under its usage follow one line, a longer text and examples.
 //
 //go:embed help.md
 var helpText string

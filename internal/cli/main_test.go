@@ -110,7 +110,7 @@ func (e env) run(stdin string, args ...string) result {
 // ofTheProcess tells whether a variable is read from the environment of the process, and not from
 // that which cli.Main is given.
 func ofTheProcess(variable string) bool {
-	return !strings.HasPrefix(variable, "OUTBOX_") || strings.HasPrefix(variable, "OUTBOX_ENDPOINT_KEY=")
+	return !strings.HasPrefix(variable, "OUTBOX_")
 }
 
 // ok runs the command, which must succeed, and returns what it printed.

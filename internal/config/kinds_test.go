@@ -35,7 +35,7 @@ func testSinks() sinks.Registry {
 			Tail:      func(context.Context, string, []string, sink.Tail) error { return nil },
 		},
 		memory.Driver(),
-		sink.Driver{Schemes: []string{"lines"}, Example: "lines:FILE", Reads: []string{"OUTBOX_LINES_KEY"}, Open: open},
+		sink.Driver{Schemes: []string{"lines"}, Example: "lines:FILE", Open: open},
 	)
 	if err != nil {
 		panic(err)

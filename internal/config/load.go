@@ -220,15 +220,11 @@ func key(flag string) string { return strings.ReplaceAll(flag, "-", "_") }
 
 // Ignored returns the environment variables that begin with OUTBOX_ and are no setting of any
 // command. Others may have set them, so they must not stop a daemon; somebody may have meant one.
-// Those that a sink reads are none, nor those that Kubernetes sets for a Service whose name begins
-// with outbox.
+// Variables that Kubernetes sets for a Service whose name begins with outbox are left out.
 func (c Config) Ignored() (ignored []string) {
 	var known []string
 	for _, fs := range []*pflag.FlagSet{All(), ServeFlags(), Client()} {
 		fs.VisitAll(func(f *pflag.Flag) { known = append(append(known, variables(f.Name)...), secretVariable(f.Name)) })
-	}
-	for _, d := range c.kinds.Sinks.Drivers() {
-		known = append(known, d.Reads...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.found.environ)) {
 		ofService := strings.Contains(name, "_SERVICE_") || strings.Contains(name+"_", "_PORT_")

@@ -8,12 +8,12 @@ import (
 )
 
 // A variable that begins as ours do and is no setting is told of, and stops nobody: it may be
-// somebody else's. One that is empty, read by a sink, or set by Kubernetes for Services called
-// outbox and outbox-relay is not even told of.
+// somebody else's. One that is empty, or set by Kubernetes for Services called outbox and
+// outbox-relay is not even told of.
 func TestVariablesThatAreNoSettings(t *testing.T) {
 	t.Parallel()
 	c, err := load(t, "", []string{
-		"OUTBOX_BACTH=", "OUTBOX_PATH=x", "OUTBOX_DATABSE_URL=x", "OUTBOX_LINES_KEY=x", "DATABSE_URL=x",
+		"OUTBOX_BACTH=", "OUTBOX_PATH=x", "OUTBOX_DATABSE_URL=x", "DATABSE_URL=x",
 		"outbox_bacth=1",
 		"OUTBOX_SERVICE_HOST=10.0.0.1", "OUTBOX_SERVICE_PORT=9464", "OUTBOX_SERVICE_PORT_METRICS=9464",
 		"OUTBOX_PORT=tcp://10.0.0.1:9464", "OUTBOX_PORT_9464_TCP=tcp://10.0.0.1:9464",

@@ -36,9 +36,6 @@ type Endpoint struct {
 	Concurrency int           // requests at the same time (64)
 	Rate        float64       // requests a second, at least 1 (no limit)
 	Disabled    bool          // its events fail for good
-
-	// Err says why nothing can be posted to it (nothing): its events are answered with that.
-	Err error `yaml:"-"`
 }
 
 // everyone is the destination of events for all who subscribe.
@@ -97,14 +94,14 @@ func (l List) Lookup(_ context.Context, names ...string) (map[string]Endpoint, e
 	return found, nil
 }
 
-// lister is Endpoints that can be listed, as a List and those of a file or a table can.
+// lister is Endpoints that can be listed: a List or a file.
 type lister interface {
-	all(ctx context.Context) (List, error)
+	all() List
 	longest() time.Duration
 	failure() error
 }
 
-func (l List) all(context.Context) (List, error) { return l, nil }
+func (l List) all() List { return l }
 
 func (l List) failure() error { return nil }
 

@@ -9,31 +9,92 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// endpointFile is the YAML file that Open describes.
+// endpointFile implements Endpoints by the YAML file that Open describes. While it is in use, it
+// checks once a second whether the file has changed. If the file is wrong, the endpoints that were
+// read last stay in use.
 type endpointFile struct {
-	path  string
-	cfg   Config
-	texts map[string]string // of the files that were read, by their paths
-	right bool              // nothing was wrong with them
+	path string
+	cfg  Config
+
+	mu      sync.Mutex
+	checked time.Time
+	list    List              // as it was read last without an error
+	texts   map[string]string // content of the files that were read, by path
+	err     error             // of the last read
 }
 
-const maxFileBytes = 16 << 20
+const (
+	maxFileBytes = 16 << 20
+	checkEvery   = time.Second
+)
 
 func newFile(path string, cfg Config) *endpointFile { return &endpointFile{path: path, cfg: cfg} }
 
-// read returns the endpoints unless all files are as they were.
-func (f *endpointFile) read(context.Context) (List, error) {
-	if f.right && f.same() {
-		return nil, nil
+// Lookup implements Endpoints. If a name is not known, it checks the file at once.
+func (f *endpointFile) Lookup(ctx context.Context, names ...string) (map[string]Endpoint, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fresh := time.Since(f.checked) >= checkEvery
+	if fresh {
+		f.refresh()
 	}
+	found, err := f.list.Lookup(ctx, names...)
+	if len(found) < len(names) && !fresh {
+		f.refresh()
+		found, err = f.list.Lookup(ctx, names...)
+	}
+	return found, err
+}
+
+// all implements lister. It checks the file.
+func (f *endpointFile) all() List {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refresh()
+	return f.list
+}
+
+// longest implements lister.
+func (f *endpointFile) longest() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.list.longest()
+}
+
+// failure implements lister. It returns what is wrong with the file, or nil.
+func (f *endpointFile) failure() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil {
+		return fmt.Errorf("the former webhook endpoints are still in use: %w", f.err)
+	}
+	return nil
+}
+
+// refresh reads the file again if it, or a file that it names, has changed.
+func (f *endpointFile) refresh() {
+	f.checked = time.Now()
+	if f.texts != nil && f.err == nil && f.same() {
+		return
+	}
+	again := f.texts != nil
 	f.texts = map[string]string{}
 	list, err := f.parse()
-	f.right = err == nil
-	return list, err
+	switch {
+	case err == nil && f.err != nil:
+		f.cfg.Logger.Info("webhook endpoints are read again")
+	case err != nil && again && (f.err == nil || f.err.Error() != err.Error()):
+		f.cfg.Logger.Error("cannot read webhook endpoints, the former ones stay in use", "error", err)
+	}
+	if f.err = err; err == nil {
+		f.list = list
+	}
 }
 
 func (f *endpointFile) same() bool {
@@ -95,10 +156,7 @@ func (f *endpointFile) note(path string) (string, error) {
 	return text, err
 }
 
-// ReadSecret returns the secret that a text is, or refers to: env:NAME is a variable of the
-// environment, file:PATH a file without its last line break.
-func ReadSecret(text string) (Secret, error) { return readSecret(text, "", readFile) }
-
+// readSecret returns the secret that a text is or refers to, as Open describes it.
 func readSecret(text, folder string, read func(path string) (string, error)) (Secret, error) {
 	if name, ok := strings.CutPrefix(text, "env:"); ok {
 		value := os.Getenv(name)
@@ -115,11 +173,6 @@ func readSecret(text, folder string, read func(path string) (string, error)) (Se
 		return Secret(strings.TrimRight(value, "\r\n")), err
 	}
 	return Secret(text), nil
-}
-
-// isReference tells whether a text names where a secret is.
-func isReference(text string) bool {
-	return strings.HasPrefix(text, "env:") || strings.HasPrefix(text, "file:")
 }
 
 func readFile(path string) (string, error) {

@@ -1,8 +1,6 @@
 package webhook
 
 import (
-	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -218,42 +216,32 @@ func TestSubscriptions(t *testing.T) {
 	}
 }
 
-// What keeps endpoints is asked once a second, and at once for a name that is not known. While it
-// does not answer, those that were read last stay in use, and of others nobody says that there are
-// none.
-func TestKnownEndpoints(t *testing.T) {
+// The file is checked once a second, and at once for a name that is not known.
+func TestFileIsCheckedOnceASecond(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "endpoints.yaml")
+	entry := func(name string) string {
+		return "\n  - {name: " + name + ", url: 'https://a.example', secrets: [" + string(key) + "]}"
+	}
 	synctest.Test(t, func(t *testing.T) {
-		reads, list, err := 0, List{{Name: "acme"}}, error(nil)
-		k := &known{log: slog.New(slog.DiscardHandler), read: func(context.Context) (List, error) {
-			reads++
-			return list, err
-		}}
-		finds := func(name string, want bool, after int) {
+		write(t, path, "endpoints:"+entry("acme"))
+		f := newFile(path, Config{Logger: slog.New(slog.DiscardHandler)})
+		f.refresh()
+		finds := func(name string, want bool) {
 			t.Helper()
-			found, err := k.Lookup(t.Context(), name)
-			if _, ok := found[name]; ok != want || err != nil || reads != after {
-				t.Errorf("%s: found %t, error %v, %d reads, want %t and %d", name, ok, err, reads, want, after)
+			found, err := f.Lookup(t.Context(), name)
+			if _, ok := found[name]; ok != want || err != nil {
+				t.Errorf("%s: found %t, error %v, want %t", name, ok, err, want)
 			}
 		}
-		for range 100 {
-			finds("acme", true, 1)
-		}
-		finds("nobody", false, 2)
-		time.Sleep(time.Second)
-		list = nil // it has not changed
-		finds("acme", true, 3)
-		time.Sleep(time.Second)
-		err = outbox.Unavailable(errTest)
-		finds("acme", true, 4)
-		if _, err := k.Lookup(t.Context(), "nobody"); !errors.Is(err, errTest) {
-			t.Errorf("somebody says that there is no such endpoint: %v", err)
-		}
-		if _, err := k.all(t.Context()); !errors.Is(err, errTest) || !errors.Is(k.failure(), errTest) {
-			t.Errorf("somebody knows all: %v, failure %v", err, k.failure())
-		}
-		err = nil
-		if _, err := k.all(t.Context()); err != nil || k.failure() != nil || k.longest() != defaultTimeout {
-			t.Errorf("back again: error %v, failure %v", err, k.failure())
+		write(t, path, "endpoints:"+entry("new"))
+		finds("acme", true)
+		time.Sleep(checkEvery)
+		finds("acme", false)
+		write(t, path, "endpoints:"+entry("newer"))
+		finds("newer", true)
+		write(t, path, "endpoints:")
+		if all := f.all(); len(all) > 0 || f.failure() != nil || f.longest() != 0 {
+			t.Errorf("of an empty file: %v, failure %v, timeout %s", all, f.failure(), f.longest())
 		}
 	})
 }

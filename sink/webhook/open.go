@@ -15,23 +15,20 @@ import (
 	"github.com/outboxrelay/outbox/sink"
 )
 
-// inTable is the path of a URL whose endpoints are in a table.
-const inTable = "table"
-
 // Open reads the endpoints of a file and returns a Sink for them. The URL is webhook: and the path
-// of the file, or webhook:table for Config.Table; docs/reference/sinks.md#webhooks has its
-// parameters, which are added to cfg, and what an entry of the file may say. An error is of class
-// outbox.ClassUnavailable if the table cannot be read now.
+// of the file. docs/reference/sinks.md#webhooks describes the URL's parameters, which are added to
+// cfg, and the fields of an entry.
 //
 //	endpoints:
 //	  - name: acme
 //	    url: https://hooks.acme.example/outbox
 //	    secrets: [env:ACME_SECRET, file:/run/secrets/acme-former]
 //
-// Name, url and secrets are required. A secret or the value of a header is what ReadSecret takes.
-// The file is read again when it, or one of the files it names, has changed. One that cannot be
-// read then leaves the former endpoints in use.
-func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
+// Name, url and secrets are required. A secret or the value of a header may be env:NAME, a variable
+// of the environment, or file:PATH, a file without its last line break. While the Sink is in use,
+// the file is read again within a second after it, or a file that it names, has changed. If it
+// cannot be read, the former endpoints stay in use.
+func Open(_ context.Context, url string, cfg Config) (*Sink, error) {
 	path, err := parse(url, &cfg)
 	if err == nil {
 		cfg, err = cfg.withDefaults()
@@ -39,27 +36,11 @@ func Open(ctx context.Context, url string, cfg Config) (*Sink, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configure webhook sink: %w", err)
 	}
-	kept := &known{log: cfg.Logger}
-	switch {
-	case path != inTable:
-		kept.read = newFile(path, cfg).read
-	case cfg.Table == nil:
-		return nil, outbox.Permanent(errors.New(
-			"webhook:table has no database here: set one, or name a file of endpoints"))
-	default:
-		table, err := cfg.Table(ctx, cfg.key)
-		if err != nil {
-			return nil, err
-		}
-		kept.read, kept.gone = table.Read, table.Gone
+	f := newFile(path, cfg)
+	if f.refresh(); f.err != nil {
+		return nil, outbox.Permanent(f.err)
 	}
-	if kept.refresh(ctx); kept.list == nil {
-		if path == inTable {
-			return nil, outbox.Unavailable(kept.away)
-		}
-		return nil, outbox.Permanent(kept.away)
-	}
-	return New(kept, cfg)
+	return New(f, cfg)
 }
 
 // parse returns the path, and adds what the parameters say to cfg. Its errors show neither: a proxy
@@ -83,10 +64,7 @@ func parse(text string, cfg *Config) (path string, err error) {
 	problems := []error{sinkurl.Take(values, options(cfg)...)}
 	for name := range values {
 		problems = append(problems, fmt.Errorf(
-			"unknown parameter %q (known: cloudevents, allow, ports, schedule, proxy, key)", name))
-	}
-	if cfg.key != "" && path != inTable {
-		problems = append(problems, errors.New("key is for webhook:table: a file names its secrets"))
+			"unknown parameter %q (known: cloudevents, allow, ports, schedule, proxy)", name))
 	}
 	return path, errors.Join(problems...)
 }
@@ -96,11 +74,6 @@ func options(cfg *Config) []sinkurl.Option {
 	return []sinkurl.Option{
 		sinkurl.OneOf("cloudevents", []string{"structured", "binary"},
 			func(value string) { cfg.Binary = value == "binary" }),
-		{Name: "key", Takes: "env:NAME and file:PATH (a key in a URL would be seen by others)",
-			Set: func(value string) bool {
-				cfg.key = value
-				return isReference(value)
-			}},
 		{Name: "allow", Takes: "private, http and networks such as 10.1.0.0/16", Set: each(cfg.allow)},
 		{Name: "ports", Takes: "the lists of ports such as 443,9443", Set: each(func(part string) bool {
 			port, err := strconv.ParseUint(part, 10, 16)
@@ -146,15 +119,15 @@ func (c *Config) allow(what string) bool {
 	return true
 }
 
-// Driver opens sinks by the URLs that Open takes, but for webhook:table.
+// Driver opens sinks by the URLs that Open takes.
 func Driver() sink.Driver {
 	return sink.Driver{
 		Schemes: []string{"webhook"},
-		Example: "webhook:/path/to/endpoints.yaml or webhook:table, ?cloudevents=binary for CloudEvents in headers",
+		Example: "webhook:/path/to/endpoints.yaml, ?cloudevents=binary for CloudEvents in headers",
 		Open: func(ctx context.Context, url string, o sink.Options) (sink.Sink, error) {
 			return Open(ctx, url, Config{Logger: o.Logger})
 		},
-		Reads: []string{"OUTBOX_ENDPOINT_KEY"}, Check: checkURL, Mask: mask, Plaintext: plaintext, Hint: hint,
+		Check: checkURL, Mask: mask, Plaintext: plaintext, Hint: hint,
 	}
 }
 
@@ -182,7 +155,7 @@ func mask(url string) string {
 func plaintext(text string) (hosts []string) {
 	var cfg Config
 	path, err := parse(text, &cfg)
-	if err != nil || !cfg.AllowHTTP || path == inTable {
+	if err != nil || !cfg.AllowHTTP {
 		return nil
 	}
 	list, _ := newFile(path, cfg).parse() // who opens the sink is told

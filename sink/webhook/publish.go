@@ -79,9 +79,7 @@ func (s *Sink) use(name string, e Endpoint, ok bool) usable {
 	switch {
 	case !ok:
 		return usable{err: outbox.Permanent(fmt.Errorf("there is no webhook endpoint %q: add an entry with this name, "+
-			"a url and secrets to the sink's (outbox endpoints add), then replay its dead letters", name))}
-	case e.Err != nil:
-		return usable{err: e.Err}
+			"a url and secrets to the sink's, then replay its dead letters", name))}
 	case e.Disabled:
 		return usable{err: outbox.Permanent(fmt.Errorf(
 			"endpoint %q is disabled: take disabled out of its entry, then replay its dead letters", name))}
@@ -144,7 +142,7 @@ func (s *Sink) send(ctx context.Context, w window, to *state, turn pass, d *outb
 	case a.verdict == unknown:
 		return outbox.Unavailable(a.err)
 	case a.verdict == leaves:
-		s.disable(ctx, to)
+		s.cfg.Logger.Warn("webhook endpoint answered 410 Gone and is disabled", "endpoint", to.Name)
 		return to.wentAway()
 	case a.permanent:
 		return outbox.Permanent(a.err)
@@ -153,18 +151,4 @@ func (s *Sink) send(ctx context.Context, w window, to *state, turn pass, d *outb
 	}
 	n := min(max(d.Attempts, 0), len(s.cfg.Schedule)-1)
 	return outbox.RetryAfter(a.err, max(a.after, spread(s.cfg.Schedule[n])))
-}
-
-// disable notes that an endpoint wants no more, where its table can; else this Sink remembers it.
-func (s *Sink) disable(ctx context.Context, to *state) {
-	s.cfg.Logger.Warn("webhook endpoint answered 410 Gone and is disabled", "endpoint", to.Name)
-	kept, ok := s.endpoints.(*known)
-	if !ok || kept.gone == nil {
-		return
-	}
-	if err := kept.disable(ctx, to.given); err != nil {
-		s.cfg.Logger.Error("cannot disable webhook endpoint in its table", "endpoint", to.Name, "error", err)
-		return
-	}
-	s.Enable(to.Name) // it is as its row says, which may have changed
 }

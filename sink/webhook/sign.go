@@ -26,13 +26,6 @@ const (
 // signer returns a signature with its version over the parts of a content.
 type signer func(parts ...[]byte) string
 
-// Check says what is wrong with a secret that is to sign. The error goes on after "the secret", and
-// does not show it.
-func (s Secret) Check() error {
-	_, err := newSigner(string(s))
-	return err
-}
-
 // newSigner reads a secret. Its errors go on after "secret n", and show nothing of it.
 func newSigner(secret string) (signer, error) {
 	text, isSymmetric := strings.CutPrefix(secret, symmetric)

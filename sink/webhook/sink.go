@@ -23,9 +23,8 @@
 //     A log table with this sink alone waits for all.
 //   - Each failure asks for the wait of Config.Schedule: a relay's 5 attempts take 2 h 35 min, 10
 //     take three days.
-//   - An answer 410 disables the endpoint in this Sink, and with webhook:table in all processes.
-//     Its events fail for good, with a reason that says how to enable it. Without a table a Sink
-//     that is opened again asks it again.
+//   - An answer 410 disables the endpoint in this Sink until its entry changes, Enable is called or
+//     the Sink is opened again. Its events become dead letters, with a reason that says so.
 //   - An endpoint that has a tenant takes no event of another one.
 //   - No request reaches an inner network: the address is checked after its name was resolved, for
 //     each connection, and a refused one is not dialled. URLs are https with port 443 or 8443 and
@@ -90,13 +89,8 @@ type Config struct {
 	// ± 10 %. The last one goes on (Standard Webhooks' example: 5 s, 5 min, 30 min, 2 h, 5 h, 10 h,
 	// 14 h, 20 h, 24 h).
 	Schedule []time.Duration
-	// Table opens the table of endpoints of a database, for the URL webhook:table (none). key is
-	// the URL's parameter.
-	Table func(ctx context.Context, key string) (Table, error)
-	// Logger is told of endpoints that are disabled and lists that cannot be read (slog.Default).
+	// Logger is told of endpoints that are disabled and files that cannot be read (slog.Default).
 	Logger *slog.Logger
-
-	key string // the parameter of the URL
 }
 
 // withDefaults also reports what New cannot use.
@@ -198,29 +192,17 @@ func (s *Sink) timeout() time.Duration {
 	return (beginTime + longest) * 20 / 19
 }
 
-// List returns the endpoints as they are now, where they are those of a List, a file or a table.
-func (s *Sink) List(ctx context.Context) ([]Endpoint, error) {
+// subscriptions returns the subscriptions to events whose destination is "*". Events for a disabled
+// endpoint become dead letters, as if they named it.
+func (s *Sink) subscriptions(context.Context) ([]outbox.Subscription, error) {
 	if s.list == nil {
-		return nil, errors.New("these endpoints cannot be listed")
+		return nil, errors.New("list subscriptions: these endpoints can only be looked up by name")
 	}
-	return s.list.all(ctx)
-}
-
-// Check says what is wrong with an endpoint, as New would of a List.
-func (s *Sink) Check(e Endpoint) error {
-	_, err := newTarget(e, s.cfg)
-	return err
-}
-
-// subscriptions tells who has subscribed to which of the events whose destination is "*". Those for
-// a disabled endpoint become dead letters, as the events that name it.
-func (s *Sink) subscriptions(ctx context.Context) ([]outbox.Subscription, error) {
-	list, err := s.List(ctx)
 	all := []outbox.Subscription{}
-	for i := range list {
-		all = append(all, list[i].subscriptions()...)
+	for _, e := range s.list.all() {
+		all = append(all, e.subscriptions()...)
 	}
-	return all, err
+	return all, nil
 }
 
 // Close waits for what is under way, which ends with the context of its Publish, and closes idle

@@ -166,9 +166,8 @@ func (s *state) closed(now time.Time) error {
 
 // wentAway says how an endpoint that answered 410 is enabled again.
 func (s *state) wentAway() error {
-	return outbox.Permanent(fmt.Errorf("endpoint %q answered 410 Gone, so it is disabled: outbox endpoints enable asks "+
-		"it again if a table has it, else another url in its entry, Enable, or a restart of the relay; then replay its "+
-		"dead letters", s.Name))
+	return outbox.Permanent(fmt.Errorf("endpoint %q answered 410 Gone, so it is disabled: change its entry or restart "+
+		"the relay (in Go: Sink.Enable), then replay its dead letters", s.Name))
 }
 
 // admit lets a request begin. After a rest one is the trial, and the others are late until it has

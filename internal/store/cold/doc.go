@@ -1,7 +1,6 @@
 // Package cold is how people and clocks ask a database: seldom, and for anything. Letters of the
-// dead, rows to look at, pauses and endpoints are the same code for every database. What differs is
-// a [Database]: its statements, which are files, how it takes an argument, and what its catalog
-// says.
+// dead, rows to look at and pauses are the same code for every database. What differs is a
+// [Database]: its statements, which are files, how it takes an argument, and what its catalog says.
 //
 // The hot path (write, claim, settle, lease, wake) is each store's own.
 //
