@@ -169,7 +169,7 @@ var SetOf = map[string]string{
 	"outbox_audit": "core", "outbox_pauses": "core", "event_outbox": "events", "crawl_outbox": "crawl",
 	"crawl_runs": "crawl", "crawl_events": "crawl",
 	"outbox_maintenance": "core", "outbox_archive": "core", "outbox_tokens": "core", "outbox_tickets": "core",
-	"outbox_deliveries": "core", "outbox_endpoints": "core", "outbox_log": "log", "outbox_log_positions": "log",
+	"outbox_deliveries": "core", "outbox_log": "log", "outbox_log_positions": "log",
 	"outbox_log_era": "log", "outbox_inbox_turn": "core", "outbox_inbox_0": "core", "outbox_inbox_1": "core",
 	"outbox_inbox_consumers": "core", "outbox_inbox_claims": "core",
 }

@@ -48,7 +48,7 @@ DECLARE
     name TEXT;
 BEGIN
     FOREACH name IN ARRAY ARRAY['apps', 'outbox_events', 'job_dlq', 'outbox_audit', 'outbox_lanes', 'outbox_relays', 'outbox_readers', 'event_outbox', 'outbox_maintenance', 'outbox_archive',
-                                'outbox_tokens', 'outbox_tickets', 'outbox_pauses', 'outbox_deliveries', 'outbox_endpoints',
+                                'outbox_tokens', 'outbox_tickets', 'outbox_pauses', 'outbox_deliveries',
                                 'outbox_inbox_0', 'outbox_inbox_1', 'outbox_inbox_turn', 'outbox_inbox_consumers', 'outbox_inbox_claims',
                                 'crawl_runs', 'crawl_events', 'crawl_events_written', 'crawl_outbox', 'run_outbox',
                                 'outbox_log', 'outbox_log_0', 'outbox_log_1', 'outbox_log_2', 'outbox_log_3', 'outbox_log_positions', 'outbox_log_era',
@@ -176,9 +176,6 @@ BEGIN
         ('outbox_relay', 'outbox_migrations_log', 'SELECT'),
         -- What sinks owe is the relay's own: it copies it from the events.
         ('outbox_relay', 'outbox_deliveries', 'SELECT, INSERT, DELETE, UPDATE (status, attempts, next_retry_at, last_error, error_history, delivered_at)'),
-        -- Where webhooks go, and what signs them: of all tenants, so nobody reads it who acts for one. A relay disables
-        -- what has gone.
-        ('outbox_relay', 'outbox_endpoints', 'SELECT, UPDATE (disabled_at, disabled_reason, revision, updated_at)'),
         ('outbox_relay', 'job_dlq',       'SELECT, INSERT, DELETE'),
         ('outbox_relay', 'apps',          'SELECT, INSERT'),   -- the application of a tenant whose first letter dies
         ('outbox_relay', 'outbox_lanes',  'SELECT, INSERT, UPDATE, DELETE'),
@@ -206,7 +203,6 @@ BEGIN
         ('outbox_operator', 'outbox_readers', 'SELECT, INSERT, UPDATE'),   -- outbox lanes reader, which locks the table
         ('outbox_operator', 'outbox_inbox_consumers', 'SELECT'),
         ('outbox_operator', 'outbox_deliveries', 'SELECT, UPDATE (sink, payload, status, attempts, next_retry_at, last_error, error_history, delivered_at, generation)'),
-        ('outbox_operator', 'outbox_endpoints', 'SELECT, INSERT, UPDATE, DELETE'),
         ('outbox_operator', 'outbox_pauses', 'SELECT, INSERT, UPDATE, DELETE'),
         ('outbox_operator', 'outbox_events', 'SELECT, INSERT, UPDATE (payload, status, retry_count, next_retry_at, error_message, error_history, delivered_to, processed_at, generation)'),
         ('outbox_operator', 'event_outbox',  'SELECT, UPDATE (payload, status, retry_count, next_retry_at, error_message, error_history, delivered_to, published_at, generation)'),
@@ -341,22 +337,6 @@ BEGIN
             EXECUTE format('CREATE POLICY %I ON %s FOR SELECT TO %I USING (true)', name || '_' || part, to_regclass(name), 'outbox_' || part);
         END LOOP;
     END LOOP;
-END
-$do$;
-
--- Endpoints are a tenant's, or everybody's. Whoever is in none of these roles sees none of them, also where the table
--- is granted to him.
-DO $do$
-DECLARE
-    part TEXT;
-BEGIN
-    IF to_regclass('outbox_endpoints') IS NOT NULL THEN
-        ALTER TABLE outbox_endpoints ENABLE ROW LEVEL SECURITY;
-        FOREACH part IN ARRAY ARRAY['relay', 'operator'] LOOP
-            EXECUTE format('DROP POLICY IF EXISTS %I ON outbox_endpoints', 'outbox_endpoints_' || part);
-            EXECUTE format('CREATE POLICY %I ON outbox_endpoints TO %I USING (true) WITH CHECK (true)', 'outbox_endpoints_' || part, 'outbox_' || part);
-        END LOOP;
-    END IF;
 END
 $do$;
 

@@ -44,13 +44,6 @@ var verbs = map[string]map[string]string{
 			"next_retry_at = NULL, delivered_to = NULL, generation = 1",
 		"DELETE": "DELETE FROM event_outbox",
 	},
-	"outbox_endpoints": {
-		"SELECT": "SELECT secrets FROM outbox_endpoints",
-		"INSERT": "INSERT INTO outbox_endpoints (name, url, secrets, revision) VALUES ('n', 'https://h', '[]', 1)",
-		"UPDATE": "UPDATE outbox_endpoints SET url = 'https://h2'",
-		"SWITCH": "UPDATE outbox_endpoints SET disabled_at = now(), disabled_reason = 'r', revision = 2, updated_at = now()",
-		"DELETE": "DELETE FROM outbox_endpoints",
-	},
 	"outbox_deliveries": {
 		"SELECT": "SELECT payload FROM outbox_deliveries",
 		"INSERT": "INSERT INTO outbox_deliveries (outbox_table, sink, lane, event_id, destinations, event_topic, payload, " +
@@ -176,7 +169,6 @@ var allowed = map[string][]string{
 		"outbox_events SELECT", "outbox_events SETTLE", "outbox_events DELETE",
 		"event_outbox SELECT", "event_outbox SETTLE", "event_outbox DELETE",
 		"crawl_outbox SELECT", "crawl_outbox SETTLE", "crawl_outbox DELETE",
-		"outbox_endpoints SELECT", "outbox_endpoints SWITCH",
 		"outbox_deliveries SELECT", "outbox_deliveries INSERT", "outbox_deliveries SETTLE", "outbox_deliveries DELETE",
 		"run_outbox SELECT", "run_outbox SETTLE",
 		"job_dlq SELECT", "job_dlq INSERT", "job_dlq DELETE",
@@ -189,8 +181,6 @@ var allowed = map[string][]string{
 		"outbox_events SELECT", "outbox_events INSERT", "outbox_events FORGE", "outbox_events UPDATE", "outbox_events SETTLE",
 		"outbox_events REVIVE", "outbox_archive SELECT",
 		"event_outbox SELECT", "event_outbox UPDATE", "event_outbox SETTLE", "event_outbox REVIVE",
-		"outbox_endpoints SELECT", "outbox_endpoints INSERT", "outbox_endpoints UPDATE", "outbox_endpoints SWITCH",
-		"outbox_endpoints DELETE",
 		"outbox_deliveries SELECT", "outbox_deliveries UPDATE", "outbox_deliveries SETTLE", "outbox_deliveries REVIVE",
 		// And INSERT, though not for runs it has to look up, as the statement here: see
 		// TestOperatorRole beside the store.

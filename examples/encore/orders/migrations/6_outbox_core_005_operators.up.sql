@@ -14,28 +14,6 @@ CREATE TABLE IF NOT EXISTS outbox_audit (
     db_user TEXT DEFAULT session_user
 );
 
--- The endpoints that a sink knows by name, such as webhook:table (docs/reference/sinks.md#endpoints-in-a-table). outbox endpoints
--- changes it, and relays read it again within seconds. Whoever changes a row by plain SQL gives it another revision, or a relay sees it within a minute.
-CREATE TABLE IF NOT EXISTS outbox_endpoints (
-    name            TEXT        PRIMARY KEY CONSTRAINT outbox_endpoints_name_check CHECK (name <> ''),
-    tenant_id       TEXT,                  -- takes events of this tenant only; NULL: of all
-    url             TEXT        NOT NULL,
-    secrets         JSONB       NOT NULL,  -- [{"value": "...", "until": "2026-01-02T15:04:05Z"}, ...], sealed by AES-256-GCM
-    headers         JSONB       NOT NULL DEFAULT '{}',   -- {"Authorization": "..."}: likewise
-    timeout_ms      INT,                   -- of a request; NULL here and below: the sink's default
-    concurrency     INT,                   -- requests at the same time
-    rate            DOUBLE PRECISION,      -- requests a second
-    disabled_at     TIMESTAMPTZ,
-    disabled_reason TEXT,
-    revision        BIGINT      NOT NULL,  -- another one, drawn at random, after each change
-    created_at      TIMESTAMPTZ NOT NULL DEFAULT now(),
-    updated_at      TIMESTAMPTZ NOT NULL DEFAULT now(),
-    -- Subscribes to events whose destination is * (docs/reference/sinks.md#subscriptions): ["order.*", ...] are names, or
-    -- patterns in which * stands for any text; types are those of aggregates. Both empty: subscribes to nothing.
-    topics          JSONB       NOT NULL DEFAULT '[]',
-    types           JSONB       NOT NULL DEFAULT '[]'
-);
-
 -- Who may use the HTTP API (package token). Secrets are stored as SHA-256 and nowhere else: 256 random bits cannot be
 -- guessed from it, so a slow hash would only make each request slow.
 CREATE TABLE IF NOT EXISTS outbox_tokens (

@@ -1,1 +1,1 @@
-DROP TABLE IF EXISTS outbox_tickets, outbox_tokens, outbox_endpoints, outbox_audit;
+DROP TABLE IF EXISTS outbox_tickets, outbox_tokens, outbox_audit;

@@ -1,4 +1,3 @@
 DROP TABLE outbox_tickets;
 DROP TABLE outbox_tokens;
-DROP TABLE outbox_endpoints;
 DROP TABLE outbox_audit;

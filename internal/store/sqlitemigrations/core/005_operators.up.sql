@@ -12,25 +12,6 @@ CREATE TABLE outbox_audit (
     detail  TEXT CHECK (detail IS NULL OR json_valid(detail))
 ) STRICT;
 
--- The endpoints that a sink knows by name.
-CREATE TABLE outbox_endpoints (
-    name            TEXT    PRIMARY KEY CONSTRAINT outbox_endpoints_name_check CHECK (name <> ''),
-    tenant_id       TEXT,              -- takes events of this tenant only; NULL: of all
-    url             TEXT    NOT NULL,
-    secrets         TEXT    NOT NULL,  -- [{"value": "...", "until": "2026-01-02T15:04:05Z"}, ...], sealed by AES-256-GCM
-    headers         TEXT    NOT NULL DEFAULT '{}',   -- {"Authorization": "..."}: likewise
-    timeout_ms      INTEGER,           -- of a request; NULL here and below: the sink's default
-    concurrency     INTEGER,           -- requests at the same time
-    rate            REAL,              -- requests a second
-    disabled_at     TEXT,
-    disabled_reason TEXT,
-    revision        INTEGER NOT NULL,  -- another one, drawn at random, after each change
-    created_at      TEXT    NOT NULL,
-    updated_at      TEXT    NOT NULL,
-    topics          TEXT    NOT NULL DEFAULT '[]',   -- ["order.*", ...]: names, or patterns in which * stands for any text
-    types           TEXT    NOT NULL DEFAULT '[]'    -- of aggregates, likewise; both empty: subscribes to nothing
-) STRICT;
-
 -- Who may use the HTTP API (package token).
 CREATE TABLE outbox_tokens (
     id         TEXT PRIMARY KEY NOT NULL CHECK (length(id) = 12 AND id NOT GLOB '*[^a-z2-7]*'),
