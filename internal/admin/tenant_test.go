@@ -36,6 +36,7 @@ type api struct {
 	tokens  map[string]token.Token
 	sums    map[string][32]byte
 	handler http.Handler
+	run     func(context.Context) error
 	db      *sqlite.DB
 	methods map[string]string // of the operations, by their ids
 }
@@ -54,7 +55,7 @@ func (d database) Letters(ctx context.Context, layouts []outbox.Layout) (deadlet
 	return sqlite.OpenDeadLetters(ctx, d.file, sqlite.DeadLettersConfig{Layouts: layouts})
 }
 
-func newAPI(t *testing.T) *api {
+func newAPI(t *testing.T, change ...func(*gateway.Config)) *api {
 	t.Helper()
 	a := &api{t: t, db: sqlitetest.Files(t)(t), tokens: map[string]token.Token{}, sums: map[string][32]byte{},
 		methods: map[string]string{}}
@@ -62,10 +63,14 @@ func newAPI(t *testing.T) *api {
 	quiet := slog.New(slog.DiscardHandler)
 	desk := admin.NewDesk(admin.DeskConfig{Database: db, Wake: func(string) {}, Logger: quiet,
 		Examination: condition.Examination{DB: db, Limits: condition.Usual}})
-	g, err := gateway.New(gateway.Config{Runs: crawl.NewService(nil, crawl.ServiceConfig{}), Logger: quiet,
-		Auth: &token.Authenticator{Store: a}, Routes: []func(huma.API){desk.Route}})
+	cfg := gateway.Config{Runs: crawl.NewService(nil, crawl.ServiceConfig{}), Logger: quiet,
+		Auth: &token.Authenticator{Store: a}, Routes: []func(huma.API){desk.Route}}
+	for _, f := range change {
+		f(&cfg)
+	}
+	g, err := gateway.New(cfg)
 	ok(t, err)
-	a.handler = g.Handler()
+	a.handler, a.run = g.Handler(), g.Run
 	var doc struct {
 		Paths map[string]map[string]struct{ OperationID string }
 	}

@@ -28,7 +28,8 @@ var anybody = token.Principal{Tenant: crawl.DefaultTenant, Scopes: token.Scopes}
 // limits of all.
 type gate struct {
 	refuser
-	cfg *Config
+	cfg  *Config
+	live *live
 }
 
 // principal returns who opens a stream: by the Authorization header, else by a ticket, because an
@@ -76,10 +77,11 @@ func (g gate) guard(hc huma.Context, next func(huma.Context)) {
 	r, w := humago.Unwrap(hc)
 	if seen, ok := w.(*watched); ok && waits > 0 {
 		seen.until = seen.until.Add(waits)
-		_ = seen.rc.SetWriteDeadline(seen.until) // only a recorder of a test has none
+		_ = seen.SetWriteDeadline(seen.until) // only a recorder of a test has none
 	}
 	who, err := g.bearer(ctx, r)
-	note(w, who, err)
+	ctx, end := g.begin(ctx, w, who, err)
+	defer end()
 	if err != nil {
 		g.fail(w, r, err)
 		return

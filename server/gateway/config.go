@@ -136,8 +136,8 @@ type StreamConfig struct {
 	// DrainWindow is over how long DrainStreams spreads the ends of the connections, so that the
 	// clients do not all connect again at once (5 s). Fewer than 500 take less: 10 ms each.
 	DrainWindow time.Duration
-	// TokenCheck is how often the store is asked which tokens of open streams are valid still (5
-	// s). The streams of one that is not end then.
+	// TokenCheck is how often the store is asked which tokens of answers in progress are still
+	// valid (1 s). The answers of the others end then: streams, and all other requests.
 	TokenCheck time.Duration
 	// Connections at a time, of a run, a tenant and the process. More are answered with status 429
 	// (1,000 or a fifth of the tenant's, if that is more; 5,000 and 20,000).
@@ -157,7 +157,7 @@ func (c StreamConfig) withDefaults() StreamConfig {
 	}{
 		{&c.Heartbeat, 15 * time.Second}, {&c.WriteTimeout, 10 * time.Second}, {&c.Retry, time.Second},
 		{&c.MaxAge, 30 * time.Minute}, {&c.DrainWindow, 5 * time.Second},
-		{&c.TokenCheck, 5 * time.Second},
+		{&c.TokenCheck, time.Second},
 	} {
 		if *d.value <= 0 {
 			*d.value = d.zero

@@ -39,16 +39,16 @@ func (g *Gateway) DrainStreams(ctx context.Context) {
 	g.streams.connections.drain(ctx)
 }
 
-// Run ends streams whose tokens have expired or were revoked, and wakes requests that wait for
-// events of subscriptions, until ctx ends. Without it streams last as long as their connections,
-// and requests wait as long as they may.
+// Run ends the answers of tokens that have expired or were revoked, and wakes requests that wait
+// for events of subscriptions, until ctx ends. Without it, streams last as long as their
+// connections, and requests wait as long as they may.
 func (g *Gateway) Run(ctx context.Context) error {
 	if g.waiter == nil {
-		return g.streams.endRevoked(ctx)
+		return g.endRevoked(ctx)
 	}
 	var running errgroup.Group
 	running.Go(func() error { return g.waiter.Run(ctx) })
-	running.Go(func() error { return g.streams.endRevoked(ctx) })
+	running.Go(func() error { return g.endRevoked(ctx) })
 	return running.Wait()
 }
 
@@ -64,7 +64,7 @@ func New(cfg Config) (*Gateway, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	gate := gate{refuser{cfg.Logger}, &cfg}
+	gate := gate{refuser{cfg.Logger}, &cfg, &live{byToken: map[string]map[*answering]struct{}{}}}
 	g := &Gateway{gate: gate, streams: newStreams(gate)}
 	if cfg.Subscriptions != nil {
 		g.waiter = subscription.NewWaiter(cfg.Subscriptions, cfg.Logger)

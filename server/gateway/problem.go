@@ -79,7 +79,7 @@ func (rf refuser) refusal(ctx context.Context, part string, err error) *problem 
 	switch {
 	case errors.As(err, &own):
 		return own
-	case errors.Is(err, token.ErrUnauthorized):
+	case errors.Is(err, token.ErrUnauthorized), errors.Is(context.Cause(ctx), errTokenOver):
 		return unauthorized(err)
 	case errors.Is(err, crawl.ErrNotFound):
 		return newProblem(http.StatusNotFound, "there is no such run")

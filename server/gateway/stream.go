@@ -48,12 +48,13 @@ func (s *streams) streamTopics(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *streams) open(w http.ResponseWriter, r *http.Request, want streaming, invalid error) {
-	who, ok := s.streamer(w, r, invalid)
-	if !ok {
+	who, ctx, end := s.streamer(w, r, invalid)
+	if ctx == nil {
 		return
 	}
-	c := &connection{cfg: &s.cfg.Streams, counts: &s.counts, payloadOnly: want.payloadOnly, tenant: who.Tenant,
-		token: who.Token}
+	defer end()
+	r = r.WithContext(ctx)
+	c := &connection{cfg: &s.cfg.Streams, counts: &s.counts, payloadOnly: want.payloadOnly, tenant: who.Tenant}
 	if !want.single {
 		c.vector = []int64{want.list}
 	}
@@ -101,33 +102,37 @@ func (s *streams) open(w http.ResponseWriter, r *http.Request, want streaming, i
 // eventStream is the content type of a stream.
 const eventStream = "text/event-stream"
 
-// streamer returns who may open a stream, or answers why not. invalid is what is wrong with the
+// streamer returns who may open a stream and the stream's context, which is nil after a refusal has
+// been answered. invalid is what is wrong with the
 // stream's own parameters: a ticket, which is good for one stream, is not used up by a request that
 // opens none.
 func (s *streams) streamer(
 	w http.ResponseWriter, r *http.Request, invalid error,
-) (who token.Principal, ok bool) {
+) (who token.Principal, ctx context.Context, end context.CancelFunc) {
 	switch {
 	case r.ContentLength != 0:
 		// net/http would read it before it sends anything, for as long as it takes.
 		w.Header().Set("Connection", "close")
 		s.problem(w, r, http.StatusBadRequest, "a stream takes no body")
-		return token.Principal{}, false
+		return who, nil, nil
 	case invalid != nil:
 		s.problem(w, r, http.StatusBadRequest, invalid.Error())
-		return token.Principal{}, false
+		return who, nil, nil
 	case r.Method == http.MethodHead: // GET's pattern takes it too
 		w.Header().Set("Content-Type", eventStream)
-		return token.Principal{}, false
+		return who, nil, nil
 	}
 	var err error
 	aside(func() { who, err = s.principal(r) })
-	note(w, who, err)
+	ctx, end = s.begin(r.Context(), w, who, err)
 	if err != nil {
 		s.fail(w, r, err)
-		return token.Principal{}, false
 	}
-	return who, s.may(w, r, who, token.Read)
+	if err != nil || !s.may(w, r, who, token.Read) {
+		end()
+		return who, nil, nil
+	}
+	return who, ctx, end
 }
 
 // known refuses a query with a parameter that is neither one of parameters nor one of all streams:
@@ -169,6 +174,7 @@ func (s *streams) serve(
 		return
 	}
 	defer s.connections.gone(c, c.tenant, c.starts)
+	defer context.AfterFunc(r.Context(), c.end)()
 	h := w.Header()
 	h.Set("Content-Type", eventStream)
 	h.Set("Cache-Control", "no-store, no-transform")

@@ -32,7 +32,6 @@ type connection struct {
 	cfg         *StreamConfig
 	counts      *counts
 	tenant      string
-	token       string // id of the one that opened it; "": authentication is off
 	starts      []stream.Start
 	ends        []ending
 	payloadOnly bool

@@ -96,17 +96,6 @@ func (c *connections) refuseTopics(tenant string, sources []stream.Start) (refus
 	return ""
 }
 
-// byToken returns the open streams of each token.
-func (c *connections) byToken() map[string][]*connection {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	open := map[string][]*connection{}
-	for conn := range c.open {
-		open[conn.token] = append(open[conn.token], conn)
-	}
-	return open
-}
-
 func (c *connections) gone(conn *connection, tenant string, sources []stream.Start) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,10 +1,7 @@
 package gateway
 
 import (
-	"context"
-	"errors"
 	"net/http"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -33,74 +30,6 @@ func newStreams(g gate) *streams {
 func (s *streams) stats() StreamStats {
 	return StreamStats{Connections: s.connections.count(), Sent: s.counts.sent.Load(), Slow: s.counts.slow.Load(),
 		Refused: s.counts.refused.Load()}
-}
-
-// endRevoked is Gateway.Run.
-func (s *streams) endRevoked(ctx context.Context) error {
-	if s.cfg.Auth == nil {
-		<-ctx.Done()
-		return nil
-	}
-	timer := time.NewTicker(s.cfg.Streams.TokenCheck)
-	defer timer.Stop()
-	failing := false
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-		}
-		err := s.checkTokens(ctx)
-		if err != nil && !failing && ctx.Err() == nil {
-			s.log.WarnContext(ctx, "cannot ask which tokens of open streams are valid still, trying again",
-				"error", err)
-		}
-		failing = err != nil
-	}
-}
-
-// tokensAtOnce bounds one question.
-const tokensAtOnce = 1000
-
-// checkTokens asks for all tokens with open streams, and ends the streams of those that are not
-// valid any more.
-func (s *streams) checkTokens(ctx context.Context) error {
-	open := s.connections.byToken()
-	ids := make([]string, 0, len(open))
-	for id := range open {
-		ids = append(ids, id)
-	}
-	var problems []error
-	for len(ids) > 0 {
-		some := ids[:min(len(ids), tokensAtOnce)]
-		ids = ids[len(some):]
-		valid, err := s.validTokens(ctx, some)
-		if err != nil {
-			problems = append(problems, err)
-			continue
-		}
-		over := make(map[string]bool, len(some))
-		for _, id := range some {
-			over[id] = true
-		}
-		for _, id := range valid {
-			delete(over, id)
-		}
-		for id := range over {
-			s.log.InfoContext(ctx, "ending the streams of a token that is not valid any more", "token", id, "streams",
-				len(open[id]))
-			for _, c := range open[id] {
-				c.end()
-			}
-		}
-	}
-	return errors.Join(problems...)
-}
-
-func (s *streams) validTokens(ctx context.Context, ids []string) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Streams.TokenCheck)
-	defer cancel()
-	return s.cfg.Auth.Store.ValidTokens(ctx, ids)
 }
 
 // describeStreams adds the streams to the description. huma does not serve them: they answer over

@@ -68,6 +68,9 @@ func (a *subscriptions) next(ctx context.Context, in *nextRequest) (*nextReply, 
 		room.release() // nobody has it while there is nothing
 		ctx.Value(answerKey{}).(*answer).room = nil
 		if !a.waiter.Wait(waiting, subscription.Name{Tenant: tenant, Name: in.Name}) {
+			if ctx.Err() != nil {
+				return nil, a.refusal(ctx, "query", ctx.Err())
+			}
 			break
 		}
 	}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -14,6 +15,9 @@ type watched struct {
 	stall  time.Duration // what a part of it may take
 	status int
 	bytes  int64
+
+	mu  sync.Mutex
+	cut time.Time // when the answer ends although it is not complete; zero: not yet known
 
 	// Whoever asks who makes the request sets them.
 	token   string // its id
@@ -40,7 +44,7 @@ func (w *watched) Write(b []byte) (int, error) {
 		part := b[written:]
 		if len(b) > writeSize {
 			part = part[:min(len(part), answerPart)]
-			_ = w.rc.SetWriteDeadline(earlier(time.Now().Add(w.stall), w.until)) // only a recorder of a test has none
+			_ = w.SetWriteDeadline(earlier(time.Now().Add(w.stall), w.until)) // only a recorder of a test has none
 		}
 		n, err := w.ResponseWriter.Write(part)
 		w.bytes += int64(n)
@@ -55,6 +59,25 @@ func earlier(a, b time.Time) time.Time {
 		return a
 	}
 	return b
+}
+
+// SetWriteDeadline is for http.ResponseController. A deadline after the end of the answer is not
+// set.
+func (w *watched) SetWriteDeadline(at time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.cut.IsZero() {
+		at = earlier(at, w.cut)
+	}
+	return w.rc.SetWriteDeadline(at)
+}
+
+// endBy has each write of the answer fail after a time, the one in progress too.
+func (w *watched) endBy(at time.Time) {
+	w.mu.Lock()
+	w.cut = at
+	w.mu.Unlock()
+	_ = w.SetWriteDeadline(at) // only a recorder of a test has none
 }
 
 // Unwrap is for http.ResponseController.

@@ -109,7 +109,7 @@ func listNotRead(s *served) (struck int, about string) {
 }
 
 // overWithin is how long a stream may outlive its token.
-const overWithin = 15 * time.Second
+const overWithin = 5 * time.Second // 2 s, and what a busy machine needs
 
 // untilEnd reads a stream of a run, appending to it meanwhile, until it has ended since over was
 // called. It must have ended properly, in time.
