@@ -24,7 +24,7 @@ var _ subscription.Store = (*Subscriptions)(nil)
 // which are of the migration set log: if not, an *outbox.SchemaError. A gateway's role needs
 // outbox_gateway.
 func OpenSubscriptions(ctx context.Context, pool *pgxpool.Pool) (*Subscriptions, error) {
-	if err := pgschema.CheckTable(ctx, pool, "outbox_subscriptions", []string{"most", "late_snapshot"}); err != nil {
+	if err := pgschema.CheckTable(ctx, pool, "outbox_subscriptions", []string{"id", "most", "late_snapshot"}); err != nil {
 		return nil, err
 	}
 	return &Subscriptions{newDatabase(pool)}, nil

@@ -359,6 +359,29 @@ func TestSubscriptionLetters(t *testing.T) {
 	}
 }
 
+// A dead letter names its subscription by an id. It is never replayed into a later subscription of
+// the same name, which may be of another tenant and would read the payload.
+func TestReplayDoesNotReachALaterSubscriptionOfTheName(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.subscribe("s", ", max_attempts := 1")
+	l.write(keyed("a", 1))
+	if _, _, dead := l.nack("s", l.next(l.pool, "s", 1, minute)[0], nil); !dead {
+		t.Fatal("the event is not dead")
+	}
+	_, err := l.pool.Exec(t.Context(), "DELETE FROM outbox_subscriptions; SELECT outbox_subscribe('s', NULL, NULL, 'beta')")
+	ok(t, err)
+	store, err := postgres.OpenDeadLetters(t.Context(), l.pool, postgres.DeadLettersConfig{})
+	ok(t, err)
+	sum, err := deadletter.Replay(t.Context(), store, deadletter.ReplayOptions{
+		Selection: deadletter.Selection{All: true}, Operator: deadletter.Operator{Actor: "test"}})
+	ok(t, err)
+	if sum.Letters != 0 || sum.Skipped != 1 {
+		t.Errorf("replayed %+v, want one skipped", sum)
+	}
+	want(t, "the later subscription", l.next(l.pool, "s", 10, minute))
+}
+
 // Two consumers at once get each event once, a key in order; a consumer that is away gets all when
 // it comes.
 func TestSubscriptionOfTwoConsumersAfterLong(t *testing.T) {

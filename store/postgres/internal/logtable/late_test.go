@@ -77,7 +77,8 @@ func TestSubscribedReportsUnreadRowsOfAPart(t *testing.T) {
 	}
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	run(t, tx, insertRow, insertRow, "SELECT outbox_subscribe('s', '-infinity')")
-	const fetched = "INSERT INTO outbox_subscription_events (subscription, position, part, id, origin) VALUES ('s', 1, "
+	const fetched = "INSERT INTO outbox_subscription_events (subscription, subscription_id, position, part, id, origin) " +
+		"VALUES ('s', (SELECT id FROM outbox_subscriptions), 1, "
 	set := func(position, snapshot string) string {
 		return "UPDATE outbox_subscriptions SET position = " + position + ", snapshot = format(" + snapshot +
 			", xid, xid::text::bigint + 1)::pg_snapshot FROM (SELECT max(xid::text::bigint) AS xid FROM outbox_log) l"
