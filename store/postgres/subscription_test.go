@@ -382,6 +382,18 @@ func TestReplayDoesNotReachALaterSubscriptionOfTheName(t *testing.T) {
 	want(t, "the later subscription", l.next(l.pool, "s", 10, minute))
 }
 
+// A start in the future is the end of the log, so that it does not read the whole log.
+func TestSubscribeFromTheFutureBeginsAtTheEnd(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.write(keyed("a", 1))
+	_, err := l.pool.Exec(t.Context(), "UPDATE outbox_log SET created_at = now() + interval '2 hours'") // found by a search
+	ok(t, err)
+	l.subscribe("s", ", begins := now() + interval '1 hour'")
+	l.write(keyed("a", 2))
+	want(t, "after the end", l.next(l.pool, "s", 10, minute), "a2")
+}
+
 // Two consumers at once get each event once, a key in order; a consumer that is away gets all when
 // it comes.
 func TestSubscriptionOfTwoConsumersAfterLong(t *testing.T) {

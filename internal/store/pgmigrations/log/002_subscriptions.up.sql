@@ -49,10 +49,11 @@ CREATE TABLE IF NOT EXISTS outbox_subscription_events (
 );
 CREATE INDEX IF NOT EXISTS outbox_subscription_events_id ON outbox_subscription_events (subscription, id);
 
--- The position behind which a reader begins: NULL: the end of the log; -infinity: its beginning; else what was written then or later.
+-- The position behind which a reader begins: NULL or a time in the future: the end of the log; -infinity: its beginning;
+-- else what was written then or later, for which the log is read from its beginning.
 CREATE OR REPLACE FUNCTION outbox_log_place(begins timestamptz) RETURNS bigint LANGUAGE sql STABLE AS $fn$
     SELECT CASE WHEN begins = '-infinity' THEN 0
-                ELSE coalesce(CASE WHEN begins IS NOT NULL THEN (SELECT e.position - 1 FROM outbox_log e WHERE e.created_at >= begins ORDER BY e.position LIMIT 1) END,
+                ELSE coalesce(CASE WHEN begins <= now() THEN (SELECT e.position - 1 FROM outbox_log e WHERE e.created_at >= begins ORDER BY e.position LIMIT 1) END,
                               (SELECT e.position FROM outbox_log e ORDER BY e.position DESC LIMIT 1), 0) END
 $fn$;
 
@@ -62,6 +63,7 @@ CREATE OR REPLACE FUNCTION outbox_subscribe(name text, begins timestamptz DEFAUL
 BEGIN
     INSERT INTO outbox_subscriptions (name, tenant, types, lease, max_attempts, position, snapshot)
     SELECT $1, $4, $3, $5, $6, outbox_log_place($2), pg_current_snapshot()
+     WHERE NOT EXISTS (SELECT FROM outbox_subscriptions s WHERE s.name = $1)   -- the log is not read for nothing
     ON CONFLICT ON CONSTRAINT outbox_subscriptions_pkey DO NOTHING;
     IF FOUND THEN
         RETURN true;
