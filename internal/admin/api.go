@@ -36,27 +36,27 @@ func (d *Desk) Route(api huma.API) {
 	write := func(id, path, summary, details string) huma.Operation {
 		return d.operation(id, http.MethodPost, path, token.AdminWrite, summary, details)
 	}
-	huma.Register(api, read("adminSession", "/session", "Ask what this token may", ""), d.session)
-	huma.Register(api, read("adminOverview", "/overview", "Get the state of everything",
+	gateway.Register(api, read("adminSession", "/session", "Ask what this token may", ""), d.session)
+	gateway.Register(api, read("adminOverview", "/overview", "Get the state of everything",
 		"As of the last second, or of some where there are many tables."), d.overview)
 	watch := read("adminWatch", "/overview/stream", "Follow the state of everything",
 		"Server-Sent Events named overview. The database is asked as often however many follow.")
 	watch.Metadata = map[string]any{gateway.Waiting: streamed}
 	watch.Responses = streams[Overview](api, "The events.")
-	huma.Register(api, watch, d.follow)
-	huma.Register(api, read("adminHistory", "/history", "Get the last minutes of the tables",
+	gateway.Register(api, watch, d.follow)
+	gateway.Register(api, read("adminHistory", "/history", "Get the last minutes of the tables",
 		"What was seen while somebody looked, at most 15 minutes."), d.past)
-	huma.Register(api, read("adminConditions", "/conditions", "Look for what is wrong",
+	gateway.Register(api, read("adminConditions", "/conditions", "Look for what is wrong",
 		"As outbox doctor does, without connecting to sinks."), d.conditions)
-	huma.Register(api, read("adminLanes", "/tables/{table}/lanes", "Get the lanes of a table", ""), d.lanes)
-	huma.Register(api, read("adminBacklog", "/tables/{table}/backlog", "Count a backlog by topic or "+
+	gateway.Register(api, read("adminLanes", "/tables/{table}/lanes", "Get the lanes of a table", ""), d.lanes)
+	gateway.Register(api, read("adminBacklog", "/tables/{table}/backlog", "Count a backlog by topic or "+
 		"tenant", ""), d.backlog)
-	huma.Register(api, read("adminPauses", "/pauses", "List what is paused", ""), sharing(d, "pauses", d.pauses))
-	huma.Register(api, write("adminPause", "/pauses", "Pause a table, a sink's part of it, a topic or a destination",
+	gateway.Register(api, read("adminPauses", "/pauses", "List what is paused", ""), sharing(d, "pauses", d.pauses))
+	gateway.Register(api, write("adminPause", "/pauses", "Pause a table, a sink's part of it, a topic or a destination",
 		"Events wait, in their order and uncounted. Relays obey within a second."), d.pause)
-	huma.Register(api, write("adminResume", "/resume", "Resume what is paused by these names", ""), d.resume)
-	huma.Register(api, read("adminAudit", "/audit", "List what operators did", ""), d.audit)
-	huma.Register(api, read("adminSettings", "/settings", "List the settings in force",
+	gateway.Register(api, write("adminResume", "/resume", "Resume what is paused by these names", ""), d.resume)
+	gateway.Register(api, read("adminAudit", "/audit", "List what operators did", ""), d.audit)
+	gateway.Register(api, read("adminSettings", "/settings", "List the settings in force",
 		"Without what is secret."), d.settings)
 	d.routeEvents(api, read, write)
 	d.routeLetters(api, read, write)

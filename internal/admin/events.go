@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox/internal/store/operate"
+	"github.com/outboxrelay/outbox/server/gateway"
 )
 
 // payloadShown is what an event's page has of its payload; a larger one is asked for by itself.
@@ -20,18 +21,18 @@ const payloadShown = 64 << 10
 type operations func(id, path, summary, details string) huma.Operation
 
 func (d *Desk) routeEvents(api huma.API, read, write operations) {
-	huma.Register(api, read("adminEvents", "/events", "List events", "The newest first, by keyset "+
+	gateway.Register(api, read("adminEvents", "/events", "List events", "The newest first, by keyset "+
 		"pages."), sharing(d, "events", d.listEvents))
-	huma.Register(api, read("adminEvent", "/events/{id}", "Show an event, and why it is where it is",
+	gateway.Register(api, read("adminEvent", "/events/{id}", "Show an event, and why it is where it is",
 		"By its id or its position. A payload of more than 64 KiB is left out."), sharing(d, "event", d.showEvent))
-	huma.Register(api, read("adminPayload", "/events/{id}/payload", "Get the payload of an event", ""), d.payload)
+	gateway.Register(api, read("adminPayload", "/events/{id}/payload", "Get the payload of an event", ""), d.payload)
 	preview := read("adminEventsPreview", "/events/preview", "Count undelivered events",
 		"The answer's upTo keeps what comes later out of what is done with them.")
 	preview.Method = http.MethodPost
-	huma.Register(api, preview, d.previewEvents)
-	huma.Register(api, write("adminRetry", "/events/retry", "Try events now that wait for their next "+
+	gateway.Register(api, preview, d.previewEvents)
+	gateway.Register(api, write("adminRetry", "/events/retry", "Try events now that wait for their next "+
 		"attempt", ""), d.retry)
-	huma.Register(api, write("adminSkip", "/events/skip", "Make undelivered events dead letters instead of "+
+	gateway.Register(api, write("adminSkip", "/events/skip", "Make undelivered events dead letters instead of "+
 		"delivering them",
 		"Of those that the preview has counted. More than that at these places: 409."), d.skip)
 }

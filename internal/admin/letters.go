@@ -17,16 +17,16 @@ import (
 )
 
 func (d *Desk) routeLetters(api huma.API, read, write operations) {
-	huma.Register(api, read("adminLetters", "/letters", "List dead letters", "The newest first, by keyset pages."),
+	gateway.Register(api, read("adminLetters", "/letters", "List dead letters", "The newest first, by keyset pages."),
 		d.listLetters)
-	huma.Register(api, read("adminLetterGroups", "/letters/groups", "Count dead letters by the fingerprint of their "+
+	gateway.Register(api, read("adminLetterGroups", "/letters/groups", "Count dead letters by the fingerprint of their "+
 		"error", ""), sharing(d, "groups", d.groupLetters))
-	huma.Register(api, read("adminLetter", "/letters/{id}", "Show a dead letter, or those of an event or a job", ""),
+	gateway.Register(api, read("adminLetter", "/letters/{id}", "Show a dead letter, or those of an event or a job", ""),
 		d.showLetter)
 	preview := read("adminLettersPreview", "/letters/preview", "Say what a replay of dead letters would do",
 		"The answer's set names exactly the letters that were seen. What comes later is not among them.")
 	preview.Method = http.MethodPost
-	huma.Register(api, preview, d.previewLetters)
+	gateway.Register(api, preview, d.previewLetters)
 	replay := write("adminReplay", "/letters/replay", "Replay the dead letters of a set",
 		"Answers with Server-Sent Events: progress, and at last end. In steps it stops by itself when too large a "+
 			"share of "+
@@ -35,10 +35,10 @@ func (d *Desk) routeLetters(api huma.API, read, write operations) {
 			"longer the same: 409.")
 	replay.Metadata = map[string]any{gateway.Waiting: streamed}
 	replay.Responses = streams[Progress](api, "Progress, and at last the end.")
-	huma.Register(api, replay, d.replay)
+	gateway.Register(api, replay, d.replay)
 	discard := write("adminDiscard", "/letters/discard", "Discard the dead letters of a set", "")
 	discard.Metadata = map[string]any{gateway.Waiting: time.Minute}
-	huma.Register(api, discard, d.discard)
+	gateway.Register(api, discard, d.discard)
 }
 
 // LetterFilter chooses letters by all of it that is set.
@@ -244,7 +244,7 @@ func (d *Desk) replay(ctx context.Context, in *struct{ Body ReplayRequest }) (*h
 		}
 		report := func(sum deadletter.Replayed, at deadletter.Stepped) { p.take(sum, at); tell("progress") }
 		steps := deadletter.Steps{Sizes: append([]int{}, r.Steps...), StopAt: r.StopAt} // without any there are no steps
-		sum, err := deadletter.ReplaySteps(ctx, store, set, o, steps, report)
+		sum, err := deadletter.ReplaySteps(ctx, inShare{store}, set, o, steps, report)
 		p.take(sum, deadletter.Stepped{})
 		p.Outcome, p.Says = "done", fmt.Sprintf("%d of %d letters were replayed", sum.Letters, p.Total)
 		switch {
@@ -257,6 +257,19 @@ func (d *Desk) replay(ctx context.Context, in *struct{ Body ReplayRequest }) (*h
 		}
 		tell("end")
 	}}, nil
+}
+
+// inShare is a store whose calls by a replay count as requests of its tenant, page by page.
+type inShare struct{ deadletter.Store }
+
+func (s inShare) ReplayPage(ctx context.Context, r deadletter.ReplayRequest) (page deadletter.ReplayPage, err error) {
+	failed := gateway.InShare(ctx, func() { page, err = s.Store.ReplayPage(ctx, r) })
+	return page, errors.Join(failed, err)
+}
+
+func (s inShare) Became(ctx context.Context, ids []uuid.UUID, tenant string) (became deadletter.Became, err error) {
+	failed := gateway.InShare(ctx, func() { became, err = s.Store.Became(ctx, ids, tenant) })
+	return became, errors.Join(failed, err)
 }
 
 // DiscardRequest says which letters to discard, and why.

@@ -163,8 +163,8 @@ func (a *api) gateway(
 ) (*gateway.Gateway, error) {
 	s := a.cfg.Serve
 	cfg := gateway.Config{
-		Runs: crawl.NewService(store, crawl.ServiceConfig{Crawlers: names(a.crawlers), MaxCalls: apiConns / 2}),
-		Hub:  hub, Subscriptions: subscriptions, RunsOnly: a.cfg.BareTopics(), AllowedOrigins: s.Origins,
+		Runs: crawl.NewService(store, crawl.ServiceConfig{Crawlers: names(a.crawlers)}), MaxCalls: apiConns / 2,
+		Hub: hub, Subscriptions: subscriptions, RunsOnly: a.cfg.BareTopics(), AllowedOrigins: s.Origins,
 		PublicURL: s.PublicURL, Logger: a.log,
 		Streams: gateway.StreamConfig{
 			DrainWindow: drainWindow, MaxConnections: s.StreamLimit, MaxPerTenant: s.StreamLimitTenant(),

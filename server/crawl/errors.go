@@ -20,8 +20,6 @@ var (
 	// ErrEventReused says that an event with this id is in the run's log with another type or
 	// payload.
 	ErrEventReused = errors.New("the event id was used for another event")
-	// ErrBusy says that so many requests of the tenant are waiting that this one was not begun.
-	ErrBusy = errors.New("as many requests of this tenant are being worked on as may be at a time: try again")
 	// ErrLeaseLost says that the run is another worker's by now.
 	ErrLeaseLost = errors.New("the lease of the run is lost")
 	// ErrNoRun says that no run waits for a worker.

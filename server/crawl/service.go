@@ -28,17 +28,13 @@ type ServiceConfig struct {
 	MaxPayload  int      // bytes of JSON of one event (outbox.DefaultMaxPayload)
 	MaxMaxSteps int      // that a run may ask for (100,000)
 	MaxWaiting  int      // runs of one tenant that wait to be started or for a worker (1,000)
-	// MaxCalls is how many calls of the store one tenant has at a time (no limit). Others wait as
-	// long as their contexts last: those of one tenant that are stuck, behind a lock for instance,
-	// must not hold all connections.
-	MaxCalls int
 }
 
 // Service is what anybody may do with runs: it refuses what is invalid before the store sees it. It
 // is safe for concurrent use.
 //
 // A refusal is one or several (errors.Join) *FieldError, a *StateError, a *QuotaError, ErrNotFound,
-// ErrKeyReused, ErrEventReused or ErrBusy, and nothing was changed. Any other error is the store's.
+// ErrKeyReused or ErrEventReused, and nothing was changed. Any other error is the store's.
 type Service struct {
 	store Store
 	cfg   ServiceConfig
@@ -54,9 +50,6 @@ func NewService(store Store, cfg ServiceConfig) *Service {
 	cfg.MaxMaxSteps = bound(cfg.MaxMaxSteps, 100_000)
 	if cfg.MaxWaiting == 0 {
 		cfg.MaxWaiting = 1000
-	}
-	if cfg.MaxCalls > 0 {
-		store = sharing{store, NewShares(int64(cfg.MaxCalls))}
 	}
 	return &Service{store: store, cfg: cfg}
 }

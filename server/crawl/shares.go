@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 
-	"github.com/google/uuid"
 	"golang.org/x/sync/semaphore"
 )
 
@@ -69,50 +68,4 @@ func (p *Part) Release() {
 	if p.of.users--; p.of.users == 0 {
 		delete(p.shares.tenants, p.tenant)
 	}
-}
-
-// sharing is a store of which a tenant has a share of the calls.
-type sharing struct {
-	Store
-	shares *Shares
-}
-
-// shared makes a call with one place of the tenant's.
-func shared[T any](ctx context.Context, s sharing, tenant string, call func() (T, error)) (v T, err error) {
-	p, err := s.shares.Take(ctx, tenant, 1)
-	if err != nil {
-		return v, ErrBusy // whatever the others of the tenant wait for
-	}
-	defer p.Release()
-	return call()
-}
-
-func (s sharing) CreateRun(ctx context.Context, tenant string, n NewRun, most int) (r Run, created bool, err error) {
-	r, err = shared(ctx, s, tenant, func() (_ Run, err error) {
-		r, created, err = s.Store.CreateRun(ctx, tenant, n, most)
-		return r, err
-	})
-	return r, created, err
-}
-
-func (s sharing) GetRun(ctx context.Context, tenant string, run uuid.UUID) (Run, error) {
-	return shared(ctx, s, tenant, func() (Run, error) { return s.Store.GetRun(ctx, tenant, run) })
-}
-
-func (s sharing) ListRuns(ctx context.Context, tenant string, f RunFilter) (runs []Run, more bool, err error) {
-	runs, err = shared(ctx, s, tenant, func() (_ []Run, err error) {
-		runs, more, err = s.Store.ListRuns(ctx, tenant, f)
-		return runs, err
-	})
-	return runs, more, err
-}
-
-func (s sharing) ListEvents(
-	ctx context.Context, tenant string, run uuid.UUID, after int64, limit int,
-) ([]Event, error) {
-	return shared(ctx, s, tenant, func() ([]Event, error) { return s.Store.ListEvents(ctx, tenant, run, after, limit) })
-}
-
-func (s sharing) Change(ctx context.Context, tenant string, run uuid.UUID, c Change) (Changed, error) {
-	return shared(ctx, s, tenant, func() (Changed, error) { return s.Store.Change(ctx, tenant, run, c) })
 }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"time"
 
 	"golang.org/x/sync/semaphore"
 
@@ -69,7 +70,14 @@ func (r *reservation) release() {
 type answerKey struct{}
 
 // answer is the one that a request gets. guard gives its room back when it has been written.
-type answer struct{ room *reservation }
+type answer struct {
+	room   *reservation
+	tenant string
+	calls  *crawl.Shares // nil: no limit
+	place  *crawl.Part   // of calls, while the handler runs
+
+	patience time.Duration // how long a request waits for its place
+}
 
 // size counts what of a page takes room.
 type size int64

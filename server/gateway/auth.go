@@ -28,8 +28,9 @@ var anybody = token.Principal{Tenant: crawl.DefaultTenant, Scopes: token.Scopes}
 // limits of all.
 type gate struct {
 	refuser
-	cfg  *Config
-	live *live
+	cfg   *Config
+	live  *live
+	calls *crawl.Shares // requests of each tenant in progress; nil: no limit
 }
 
 // principal returns who opens a stream: by the Authorization header, else by a ticket, because an
@@ -100,7 +101,7 @@ func (g gate) guard(hc huma.Context, next func(huma.Context)) {
 			return
 		}
 	}
-	a := &answer{}
+	a := &answer{tenant: who.Tenant, calls: g.calls, patience: g.cfg.Timeout}
 	defer func() {
 		if a.room != nil {
 			a.room.release()

@@ -47,6 +47,10 @@ type Config struct {
 	MaxBody    int64         // bytes of a request that appends events (4 MiB)
 	MaxRunBody int64         // bytes of any other request (64 KiB)
 	Timeout    time.Duration // of a request that is no stream, all of it (10 s)
+	// MaxCalls is how many requests of one tenant are in progress at a time (no limit). More wait,
+	// and are answered with 429 when Timeout is over, so that those of one tenant that are stuck,
+	// for instance behind a lock, do not hold all connections of the database.
+	MaxCalls int
 	// MaxAnswers is how many bytes of runs and events the answers of the process may have that are
 	// being made or received (64 MiB). A tenant may have an eighth of it; who would pass that
 	// waits, and is answered with 429 when Timeout is over.

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
 
 	"github.com/outboxrelay/outbox/server/crawl"
@@ -122,8 +121,8 @@ with the same type and payload, are not appended again, even when it has
 ended meanwhile; with another type or payload: 409. A run that is not RUNNING, or that a worker crawls: 409.`,
 		http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	add.MaxBodyBytes = a.cfg.MaxBody + 1
-	huma.Register(a.API, add, a.appendEvents)
-	huma.Register(a.API, a.operation("listEvents", http.MethodGet, "/v1/runs/{id}/events", token.Read, http.StatusOK,
+	Register(a.API, add, a.appendEvents)
+	Register(a.API, a.operation("listEvents", http.MethodGet, "/v1/runs/{id}/events", token.Read, http.StatusOK,
 		"List a run's events",
 		"In their order. An event is in the list from when it is committed, and every event before it is too.",
 		http.StatusNotFound, http.StatusTooManyRequests), a.listEvents)

@@ -64,7 +64,8 @@ func New(cfg Config) (*Gateway, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	gate := gate{refuser{cfg.Logger}, &cfg, &live{byToken: map[string]map[*answering]struct{}{}}}
+	gate := gate{refuser{cfg.Logger}, &cfg, &live{byToken: map[string]map[*answering]struct{}{}},
+		newCalls(cfg.MaxCalls)}
 	g := &Gateway{gate: gate, streams: newStreams(gate)}
 	if cfg.Subscriptions != nil {
 		g.waiter = subscription.NewWaiter(cfg.Subscriptions, cfg.Logger)

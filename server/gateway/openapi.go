@@ -124,9 +124,17 @@ func refine(hc huma.Context, _ string, v any) (any, error) {
 // reserve makes room for the answer to a request, of up to n things of at most each bytes, before
 // anything is read.
 func (a *api) reserve(ctx context.Context, n int, each size) (*reservation, error) {
-	r, err := a.answers.reserve(ctx, principalOf(ctx).Tenant, min(int64(n)*int64(each), crawl.PageBytes))
+	var r *reservation
+	var err error
+	failed := outsideShare(ctx, func() {
+		r, err = a.answers.reserve(ctx, principalOf(ctx).Tenant, min(int64(n)*int64(each), crawl.PageBytes))
+	})
 	if err != nil {
 		return nil, err
+	}
+	if failed != nil {
+		r.release()
+		return nil, failed
 	}
 	ctx.Value(answerKey{}).(*answer).room = r
 	return r, nil

@@ -100,7 +100,7 @@ func (rf refuser) refusal(ctx context.Context, part string, err error) *problem 
 			"an event id is in the run's log with another type or payload: nothing was appended")
 	case errors.Is(err, crawl.ErrInvalid):
 		return invalid(part, err)
-	case errors.Is(err, errTenantBusy), errors.Is(err, crawl.ErrBusy):
+	case errors.Is(err, errTenantBusy):
 		return later(http.StatusTooManyRequests, "5", err.Error())
 	case errors.Is(err, errBusy):
 		return later(http.StatusServiceUnavailable, "5", err.Error())

@@ -174,11 +174,11 @@ the request was another one, 409. Where too many runs of the tenant wait already
 			strings.Join(a.cfg.Runs.Crawlers(), ", ")+`.`,
 		http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
 		http.StatusTooManyRequests)
-	huma.Register(a.API, create, a.createRun)
-	huma.Register(a.API, a.operation("getRun", http.MethodGet, "/v1/runs/{id}", token.Read, http.StatusOK, "Show a run",
+	Register(a.API, create, a.createRun)
+	Register(a.API, a.operation("getRun", http.MethodGet, "/v1/runs/{id}", token.Read, http.StatusOK, "Show a run",
 		"What it is for, how it stands, where its stream is.",
 		http.StatusNotFound, http.StatusTooManyRequests), a.getRun)
-	huma.Register(a.API, a.operation("listRuns", http.MethodGet, "/v1/runs", token.Read, http.StatusOK, "List runs",
+	Register(a.API, a.operation("listRuns", http.MethodGet, "/v1/runs", token.Read, http.StatusOK, "List runs",
 		"The newest first, fewer than asked for where they are large. Runs that are created while one turns the pages "+
 			"do not move the others.", http.StatusTooManyRequests), a.listRuns)
 }
@@ -206,7 +206,7 @@ func (a *api) routeChanges() {
 	}
 	change := func(name string, scope token.Scope, summary, details string,
 		do func(context.Context, string, uuid.UUID) (crawl.Run, error)) {
-		huma.Register(a.API, operation(name, scope, summary, details),
+		Register(a.API, operation(name, scope, summary, details),
 			func(ctx context.Context, in *changeRequest) (*runReply, error) { return a.changed(ctx, in.ID, do) })
 	}
 	change("start", token.Write, "Start a run",
@@ -222,7 +222,7 @@ func (a *api) routeChanges() {
 	fail := operation("fail", token.Write, "Fail a run",
 		"Makes a RUNNING run FAILED and appends RUN_FAILED. A FAILED run is returned as it is, with the error of the "+
 			"first time; in any other status: 409.")
-	huma.Register(a.API, fail, func(ctx context.Context, in *failRequest) (*runReply, error) {
+	Register(a.API, fail, func(ctx context.Context, in *failRequest) (*runReply, error) {
 		return a.changed(ctx, in.ID, func(ctx context.Context, tenant string, id uuid.UUID) (crawl.Run, error) {
 			return a.cfg.Runs.Fail(ctx, tenant, id, in.Body.Value.Error)
 		})

@@ -151,8 +151,11 @@ func known(query url.Values, parameters ...string) error {
 func (s *streams) run(ctx context.Context, tenant string, id uuid.UUID) (run crawl.Run, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	aside(func() { run, err = s.cfg.Runs.Get(ctx, tenant, id) })
-	return run, err
+	a := &answer{tenant: tenant, calls: s.calls, patience: s.cfg.Timeout}
+	failed := InShare(context.WithValue(ctx, answerKey{}, a), func() {
+		aside(func() { run, err = s.cfg.Runs.Get(ctx, tenant, id) })
+	})
+	return run, errors.Join(failed, err)
 }
 
 // beyond tells a client that it has seen what the run does not have.

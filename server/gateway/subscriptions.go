@@ -67,7 +67,14 @@ func (a *subscriptions) next(ctx context.Context, in *nextRequest) (*nextReply, 
 		}
 		room.release() // nobody has it while there is nothing
 		ctx.Value(answerKey{}).(*answer).room = nil
-		if !a.waiter.Wait(waiting, subscription.Name{Tenant: tenant, Name: in.Name}) {
+		ready := false
+		err = outsideShare(ctx, func() {
+			ready = a.waiter.Wait(waiting, subscription.Name{Tenant: tenant, Name: in.Name})
+		})
+		if err != nil {
+			return nil, err
+		}
+		if !ready {
 			if ctx.Err() != nil {
 				return nil, a.refusal(ctx, "query", ctx.Err())
 			}
@@ -223,7 +230,7 @@ const noSubscriptions = "there are no subscriptions here: they need PostgreSQL, 
 // served registers an operation, which is answered with 501 where there are no subscriptions.
 func served[I, O any](a *subscriptions, op huma.Operation, do func(context.Context, *I) (*O, error)) {
 	op.Errors = append(op.Errors, http.StatusNotImplemented)
-	huma.Register(a.API, op, func(ctx context.Context, in *I) (*O, error) {
+	Register(a.API, op, func(ctx context.Context, in *I) (*O, error) {
 		if a.cfg.Subscriptions == nil {
 			return nil, newProblem(http.StatusNotImplemented, noSubscriptions)
 		}

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/outboxrelay/outbox/server/token"
 )
 
@@ -38,7 +36,7 @@ func (a *api) createTicket(ctx context.Context, _ *ticketRequest) (*ticketReply,
 }
 
 func (a *api) routeTickets() {
-	huma.Register(a.API, a.operation("createStreamTicket", http.MethodPost, "/v1/stream-tickets", token.Read,
+	Register(a.API, a.operation("createStreamTicket", http.MethodPost, "/v1/stream-tickets", token.Read,
 		http.StatusCreated, "Make a ticket for a stream",
 		`An EventSource of a browser cannot send a header. Give it a ticket in the URL instead: it opens one stream,
 once, within 30 seconds, with the rights of the token that made
