@@ -301,7 +301,8 @@ var Catalogue = []Condition{
 	{
 		ID: "OBX-045", Name: "subscription idle", Category: "consumers",
 		Severity: Warning, check: query("condition_subscriptions", "outbox_subscriptions"),
-		Means:  "A subscription has events that nobody asks for or acknowledges. The log keeps its rows for as long.",
+		Means: "A subscription has events that nobody asks for or acknowledges. The log keeps its rows for as long, up to " +
+			"30 days (outbox_subscriptions.keep).",
 		Remedy: "start its consumer, or outbox subscriptions remove NAME if there is none any more",
 	},
 	{

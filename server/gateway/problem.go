@@ -85,7 +85,7 @@ func (rf refuser) refusal(ctx context.Context, part string, err error) *problem 
 		return newProblem(http.StatusNotFound, "there is no such run")
 	case errors.Is(err, subscription.ErrUnknown):
 		return newProblem(http.StatusNotFound, err.Error())
-	case errors.Is(err, subscription.ErrExists):
+	case errors.Is(err, subscription.ErrExists), errors.Is(err, subscription.ErrState):
 		return newProblem(http.StatusConflict, err.Error())
 	case errors.Is(err, subscription.ErrRefused):
 		return newProblem(http.StatusBadRequest, err.Error())

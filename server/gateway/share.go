@@ -13,9 +13,10 @@ import (
 // errCalls says that the tenant has as many requests in progress as it may.
 var errCalls = errors.New("this tenant has as many requests in progress as it may have at a time: try again")
 
-// Register adds an operation to the API of a gateway. At most Config.MaxCalls requests of one tenant
-// are in their handlers at a time, so that no tenant holds all database connections. The others
-// wait; when their time is over, they are answered with 429. Writing the answer does not count.
+// Register adds an operation to the API of a gateway. At most Config.MaxCalls requests of one
+// tenant are in their handlers at a time, so that no tenant holds all database connections. The
+// others wait; when their time is over, they are answered with 429. Writing the answer does not
+// count.
 func Register[I, O any](api huma.API, op huma.Operation, do func(context.Context, *I) (*O, error)) {
 	huma.Register(api, op, func(ctx context.Context, in *I) (out *O, err error) {
 		if failed := InShare(ctx, func() { out, err = do(ctx, in) }); failed != nil {

@@ -262,7 +262,8 @@ that came in the same answer are given back with it: leave them alone. 409: the 
 		`Of the token's tenant. One that is there with the same settings stays where it is (200), whatever from says; with
 others: 409.`, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType), s.subscribe)
 	served(s, a.operation("unsubscribe", http.MethodDelete, of, token.Operate, http.StatusNoContent,
-		"Remove a subscription", "With its place, and what it has fetched. Its dead letters stay and can no longer be replayed.", http.StatusNotFound),
+		"Remove a subscription", "With its place, and what it has fetched. Its dead letters stay and can no longer be "+
+			"replayed.", http.StatusNotFound),
 		s.remove)
 	served(s, a.operation("listSubscriptions", http.MethodGet, "/v1/subscriptions", token.Read, http.StatusOK,
 		"List subscriptions", "Of the tenant: where they are, and what is outstanding."), s.list)

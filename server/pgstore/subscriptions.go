@@ -24,7 +24,8 @@ var _ subscription.Store = (*Subscriptions)(nil)
 // which are of the migration set log: if not, an *outbox.SchemaError. A gateway's role needs
 // outbox_gateway.
 func OpenSubscriptions(ctx context.Context, pool *pgxpool.Pool) (*Subscriptions, error) {
-	if err := pgschema.CheckTable(ctx, pool, "outbox_subscriptions", []string{"id", "most", "late_snapshot"}); err != nil {
+	columns := []string{"id", "keep", "most", "late_snapshot"}
+	if err := pgschema.CheckTable(ctx, pool, "outbox_subscriptions", columns); err != nil {
 		return nil, err
 	}
 	return &Subscriptions{newDatabase(pool)}, nil
@@ -59,6 +60,8 @@ func explained(err error) error {
 		return subscription.ErrUnknown
 	case "23505", "42501": // of another tenant: its row is hidden, and there
 		return subscription.ErrExists
+	case "55000":
+		return fmt.Errorf("%w: %s", subscription.ErrState, server.Message)
 	case "22023", "23514", "22008", "22021", "22P05":
 		return fmt.Errorf("%w: %s", subscription.ErrRefused, server.Message)
 	}

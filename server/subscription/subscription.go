@@ -25,6 +25,10 @@ var ErrUnknown = errors.New("there is no such subscription")
 // ErrRefused is in the errors of requests that the database refuses because of what they ask for.
 var ErrRefused = errors.New("refused")
 
+// ErrState is in the errors of requests that the database refuses because of the state of the
+// subscription or of its log.
+var ErrState = errors.New("not possible now")
+
 // ErrExists says that there is a subscription of the name already, with other settings or of
 // another tenant.
 var ErrExists = errors.New("there is a subscription of this name already, with other settings: remove it first, or " +

@@ -369,7 +369,8 @@ func TestReplayDoesNotReachALaterSubscriptionOfTheName(t *testing.T) {
 	if _, _, dead := l.nack("s", l.next(l.pool, "s", 1, minute)[0], nil); !dead {
 		t.Fatal("the event is not dead")
 	}
-	_, err := l.pool.Exec(t.Context(), "DELETE FROM outbox_subscriptions; SELECT outbox_subscribe('s', NULL, NULL, 'beta')")
+	_, err := l.pool.Exec(t.Context(), "DELETE FROM outbox_subscriptions; "+
+		"SELECT outbox_subscribe('s', NULL, NULL, 'beta')")
 	ok(t, err)
 	store, err := postgres.OpenDeadLetters(t.Context(), l.pool, postgres.DeadLettersConfig{})
 	ok(t, err)
@@ -387,11 +388,32 @@ func TestSubscribeFromTheFutureBeginsAtTheEnd(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
 	l.write(keyed("a", 1))
-	_, err := l.pool.Exec(t.Context(), "UPDATE outbox_log SET created_at = now() + interval '2 hours'") // found by a search
+	_, err := l.pool.Exec(t.Context(), "UPDATE outbox_log SET created_at = now() + interval '2 hours'")
 	ok(t, err)
 	l.subscribe("s", ", begins := now() + interval '1 hour'")
 	l.write(keyed("a", 2))
 	want(t, "after the end", l.next(l.pool, "s", 10, minute), "a2")
+}
+
+// A subscription without a consumer for longer than keep does not keep the log. Its consumer is told
+// that events may be missing, until the subscription is moved back.
+func TestSubscriptionWithoutAConsumerLetsGoOfTheLog(t *testing.T) {
+	t.Parallel()
+	l := newLog(t)
+	l.subscribe("s", "")
+	l.write(keyed("a", 1))
+	want(t, "in time", l.next(l.pool, "s", 1, "1 microsecond"), "a1")
+	_, err := l.pool.Exec(t.Context(), "UPDATE outbox_subscriptions SET seen_at = now() - interval '31 days'; "+
+		"TRUNCATE outbox_log")
+	ok(t, err)
+	l.write(keyed("a", 2))
+	_, err = l.pool.Exec(t.Context(), "SELECT outbox_next('s')")
+	if answer := new(pgconn.PgError); !errors.As(err, &answer) || answer.Code != "55000" {
+		t.Errorf("the consumer that returns gets %v, want error 55000", err)
+	}
+	_, err = l.pool.Exec(t.Context(), "SELECT outbox_rewind('s', '-infinity')")
+	ok(t, err)
+	want(t, "after the rewind", l.next(l.pool, "s", 10, minute), "a2")
 }
 
 // Two consumers at once get each event once, a key in order; a consumer that is away gets all when

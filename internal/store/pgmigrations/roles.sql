@@ -113,17 +113,17 @@ BEGIN
         -- And asks a subscription for events of a log, and buries what it gives up. A gateway does so for others,
         -- a tenant a transaction, and makes subscriptions.
         ('outbox_consumer', 'outbox_log',           'SELECT'),
-        ('outbox_consumer', 'outbox_subscriptions', 'SELECT, UPDATE (position, snapshot, late_position, late_snapshot)'),
+        ('outbox_consumer', 'outbox_subscriptions', 'SELECT, UPDATE (seen_at, position, snapshot, late_position, late_snapshot)'),
         ('outbox_consumer', 'outbox_subscription_events', 'SELECT, INSERT, UPDATE, DELETE'),
         ('outbox_consumer', 'job_dlq',              'INSERT'),
         ('outbox_consumer', 'apps',                 'SELECT (id, namespace), INSERT (name, namespace)'),
         ('outbox_gateway', 'outbox_log',            'SELECT'),
-        ('outbox_gateway', 'outbox_subscriptions',  'SELECT, INSERT, DELETE, UPDATE (position, snapshot, late_position, late_snapshot)'),
+        ('outbox_gateway', 'outbox_subscriptions',  'SELECT, INSERT, DELETE, UPDATE (seen_at, position, snapshot, late_position, late_snapshot)'),
         ('outbox_gateway', 'outbox_subscription_events', 'SELECT, INSERT, UPDATE, DELETE'),
         ('outbox_gateway', 'job_dlq',               'INSERT'),
         ('outbox_gateway', 'apps',                  'SELECT (id, namespace), INSERT (name, namespace)'),
         ('outbox_operator', 'outbox_subscriptions', 'SELECT, INSERT, DELETE, UPDATE'),
-        ('outbox_operator', 'outbox_subscription_events', 'SELECT, INSERT'),   -- the replay of a letter
+        ('outbox_operator', 'outbox_subscription_events', 'SELECT, INSERT, DELETE'),   -- the replay of a dead letter; a rewind
         ('outbox_relay', 'outbox_subscriptions',    'SELECT'),   -- retention waits for them
         ('outbox_relay', 'outbox_subscription_events', 'SELECT'),
         ('outbox_reader', 'outbox_subscriptions',   'SELECT'),

@@ -11,6 +11,8 @@ CREATE TABLE IF NOT EXISTS outbox_subscriptions (
     backoff      INTERVAL    NOT NULL DEFAULT '1 s'  CONSTRAINT outbox_subscriptions_backoff_check CHECK (backoff >= '0'),   -- before the second attempt; doubled each time, up to an hour
     most         INT         NOT NULL DEFAULT 10000  CONSTRAINT outbox_subscriptions_most_check CHECK (most > 0),   -- events that are fetched and not acknowledged
     created_at   TIMESTAMPTZ NOT NULL DEFAULT now(),
+    seen_at      TIMESTAMPTZ NOT NULL DEFAULT now(),         -- when a consumer last asked for events, an hour early at most
+    keep         INTERVAL    NOT NULL DEFAULT '30 days' CONSTRAINT outbox_subscriptions_keep_check CHECK (keep >= '1 day'),   -- without a consumer for so long, it no longer keeps rows of the log
     -- How far the log has been fetched, as in outbox_log_positions.
     position      BIGINT      NOT NULL,
     snapshot      PG_SNAPSHOT NOT NULL,
@@ -82,10 +84,12 @@ BEGIN
     IF begins IS NULL THEN
         RAISE EXCEPTION 'outbox_rewind: name a time' USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    UPDATE outbox_subscriptions s SET position = least(s.position, outbox_log_place(begins)) WHERE s.name = $1;
+    UPDATE outbox_subscriptions s SET position = least(s.position, outbox_log_place(begins)), seen_at = now() WHERE s.name = $1;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no subscription %', $1 USING ERRCODE = 'undefined_object';
     END IF;
+    DELETE FROM outbox_subscription_events v   -- whose rows have left the log, after keep
+     WHERE v.subscription = $1 AND v.origin IS NULL AND NOT EXISTS (SELECT FROM outbox_log e WHERE e.position = v.position AND e.id = v.id);
 END
 $fn$;
 
@@ -258,6 +262,10 @@ BEGIN
     END IF;
     was := s;
     moment := clock_timestamp();
+    IF s.seen_at + s.keep < moment THEN   -- retention may have emptied parts that it has not read
+        RAISE EXCEPTION 'subscription % had no consumer for %, so events that it has not read may have left the log: remove it and make it again, or run SELECT outbox_rewind(name, time)', $1, s.keep
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
     over := ARRAY(SELECT v.position FROM outbox_subscription_events v
                    WHERE v.subscription = s.name AND v.until <= moment AND v.attempts >= s.max_attempts FOR UPDATE SKIP LOCKED);
     IF cardinality(over) > 0 THEN
@@ -299,7 +307,7 @@ BEGIN
         WHILE stored = 0 AND given < $2 AND seen < 100000 LOOP   -- a bound on what one call reads for nothing
             SELECT s.most - count(*) INTO room FROM outbox_subscription_events v WHERE v.subscription = s.name;
             EXIT WHEN room <= 0;
-            SELECT (f.s).*, f.looked, f.stored INTO s.name, s.id, s.tenant, s.types, s.lease, s.max_attempts, s.backoff, s.most, s.created_at,
+            SELECT (f.s).*, f.looked, f.stored INTO s.name, s.id, s.tenant, s.types, s.lease, s.max_attempts, s.backoff, s.most, s.created_at, s.seen_at, s.keep,
                    s.position, s.snapshot, s.late_position, s.late_snapshot, looked, stored
               FROM outbox_subscription_fetch(s, least(room, greatest(1000, $2 - given))) f;
             seen := seen + looked;
@@ -307,9 +315,10 @@ BEGIN
         END LOOP;
         EXIT WHEN stored = 0;
     END LOOP;
-    IF (s.position, s.snapshot::text, s.late_position) IS DISTINCT FROM (was.position, was.snapshot::text, was.late_position) THEN
+    IF s.seen_at < moment - interval '1 hour'
+       OR (s.position, s.snapshot::text, s.late_position) IS DISTINCT FROM (was.position, was.snapshot::text, was.late_position) THEN
         UPDATE outbox_subscriptions t
-           SET position = s.position, snapshot = s.snapshot, late_position = s.late_position, late_snapshot = s.late_snapshot
+           SET seen_at = moment, position = s.position, snapshot = s.snapshot, late_position = s.late_position, late_snapshot = s.late_snapshot
          WHERE t.name = s.name;
     END IF;
     RETURN QUERY

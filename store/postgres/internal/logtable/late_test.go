@@ -96,6 +96,8 @@ func TestSubscribedReportsUnreadRowsOfAPart(t *testing.T) {
 			set("2", "'%2$s:%2$s:'") + "; UPDATE outbox_subscriptions SET late_position = 1, late_snapshot = snapshot", false},
 		{"a row of the part is not acknowledged",
 			set("2", "'%2$s:%2$s:'") + "; " + fetched + "0, gen_random_uuid(), NULL)", false},
+		{"a subscription without a consumer", set("0", "'%2$s:%2$s:'") + "; " + fetched + "0, gen_random_uuid(), NULL); " +
+			"UPDATE outbox_subscriptions SET seen_at = now() - keep - interval '1 second'", true},
 		{"a row of another part is not acknowledged",
 			set("2", "'%2$s:%2$s:'") + "; " + fetched + "1, gen_random_uuid(), NULL)", true},
 		{"a replayed dead letter is not acknowledged",
