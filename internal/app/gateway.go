@@ -165,7 +165,7 @@ func (a *api) gateway(
 	cfg := gateway.Config{
 		Runs: crawl.NewService(store, crawl.ServiceConfig{Crawlers: names(a.crawlers)}), MaxCalls: apiConns / 2,
 		Hub: hub, Subscriptions: subscriptions, RunsOnly: a.cfg.BareTopics(), AllowedOrigins: s.Origins,
-		PublicURL: s.PublicURL, Logger: a.log,
+		PublicURL: s.PublicURL, MaxSubscriptions: s.SubscriptionLimit, Logger: a.log,
 		Streams: gateway.StreamConfig{
 			DrainWindow: drainWindow, MaxConnections: s.StreamLimit, MaxPerTenant: s.StreamLimitTenant(),
 		},

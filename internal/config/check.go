@@ -149,6 +149,7 @@ func (c *Config) checkServe(problems *Error) {
 	problems.oneOf("admin", s.Admin, "off", "read", "write")
 	s.checkAddresses(problems)
 	atLeast(problems, "stream-limit", s.StreamLimit, 1)
+	atLeast(problems, "subscription-limit", s.SubscriptionLimit, 1)
 	if s.Has("gateway") {
 		_, runErr := c.RunChannel()
 		_, topicErr := c.TopicChannel()

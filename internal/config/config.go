@@ -70,8 +70,10 @@ type Serve struct {
 	PublicURL   string
 	Crawlers    []string // names, and patterns of names
 	StreamLimit int
-	Admin       string // off, read or write
-	Environment string // a name, or NAME=COLOUR
+	// SubscriptionLimit is the most subscriptions of one tenant.
+	SubscriptionLimit int
+	Admin             string // off, read or write
+	Environment       string // a name, or NAME=COLOUR
 }
 
 // parts are those that a process of outbox serve can have: the HTTP API and its streams, delivery,
@@ -241,6 +243,7 @@ func (c *Config) serveFlags() *pflag.FlagSet {
 	fs.IntVar(&s.StreamLimit, "stream-limit", 20_000,
 		"most `streams` open in this process, of which a quarter may be of one tenant; they "+
 			"follow a fifth as many topics, and at least 4000")
+	fs.IntVar(&s.SubscriptionLimit, "subscription-limit", 100, "most `subscriptions` of one tenant of the API")
 	fs.StringVar(&s.Admin, "admin", "off",
 		"what `operators` may do through the API and the page at /ui, with tokens of admin scopes: off, read or write")
 	fs.StringVar(&s.Environment, "environment", "",

@@ -51,6 +51,9 @@ type Config struct {
 	// and are answered with 429 when Timeout is over, so that those of one tenant that are stuck,
 	// for instance behind a lock, do not hold all connections of the database.
 	MaxCalls int
+	// MaxSubscriptions is how many subscriptions a tenant may have; more are answered with 429 (no
+	// limit).
+	MaxSubscriptions int
 	// MaxAnswers is how many bytes of runs and events the answers of the process may have that are
 	// being made or received (64 MiB). A tenant may have an eighth of it; who would pass that
 	// waits, and is answered with 429 when Timeout is over.

@@ -87,6 +87,8 @@ func (rf refuser) refusal(ctx context.Context, part string, err error) *problem 
 		return newProblem(http.StatusNotFound, err.Error())
 	case errors.Is(err, subscription.ErrExists), errors.Is(err, subscription.ErrState):
 		return newProblem(http.StatusConflict, err.Error())
+	case errors.Is(err, subscription.ErrTooMany):
+		return newProblem(http.StatusTooManyRequests, err.Error())
 	case errors.Is(err, subscription.ErrRefused):
 		return newProblem(http.StatusBadRequest, err.Error())
 	case errors.As(err, &state):

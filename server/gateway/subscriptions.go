@@ -189,6 +189,7 @@ func (a *subscriptions) subscribe(ctx context.Context, in *subscribeRequest) (*s
 	if n.MaxAttempts = b.MaxAttempts; n.MaxAttempts == 0 {
 		n.MaxAttempts = subscription.DefaultAttempts
 	}
+	n.Limit = a.cfg.MaxSubscriptions
 	out := &subscribeReply{Status: http.StatusOK}
 	if out.Body.Created, err = a.cfg.Subscriptions.Subscribe(ctx, n); err != nil {
 		return nil, a.refusal(ctx, "body", err)
@@ -260,7 +261,8 @@ that came in the same answer are given back with it: leave them alone. 409: the 
 		s.nack)
 	served(s, a.operation("subscribe", http.MethodPut, of, token.Operate, http.StatusCreated, "Make a subscription",
 		`Of the token's tenant. One that is there with the same settings stays where it is (200), whatever from says; with
-others: 409.`, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType), s.subscribe)
+others: 409. One more than the tenant may have: 429.`, http.StatusConflict, http.StatusTooManyRequests,
+		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType), s.subscribe)
 	served(s, a.operation("unsubscribe", http.MethodDelete, of, token.Operate, http.StatusNoContent,
 		"Remove a subscription", "With its place, and what it has fetched. Its dead letters stay and can no longer be "+
 			"replayed.", http.StatusNotFound),

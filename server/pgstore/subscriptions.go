@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -149,11 +150,18 @@ func (s *Subscriptions) Nack(
 
 // Subscribe implements subscription.Store.
 func (s *Subscriptions) Subscribe(ctx context.Context, n subscription.Settings) (created bool, err error) {
+	if n.Limit <= 0 {
+		n.Limit = math.MaxInt32
+	}
+	var made *bool
 	err = s.db.Write(ctx, n.Tenant, store.Ask{Name: "subscription_add", Data: struct {
 		subscription.Settings
 		Microseconds int64
-	}{n, n.Lease.Microseconds()}, Row: func(row store.Row) error { return row.Scan(&created) }})
-	return created, explained(err)
+	}{n, n.Lease.Microseconds()}, Row: func(row store.Row) error { return row.Scan(&made) }})
+	if err == nil && made == nil {
+		return false, fmt.Errorf("%w: %d", subscription.ErrTooMany, n.Limit)
+	}
+	return made != nil && *made, explained(err)
 }
 
 // Rewind implements subscription.Store.

@@ -25,6 +25,10 @@ func TestSubscriptionsOfAnotherTenantAreHiddenFromASuperuser(t *testing.T) {
 	s := need(OpenSubscriptions(t.Context(), pool))(t)
 	need(s.Subscribe(t.Context(), subscription.Settings{Name: "mine", Tenant: acme, Earliest: true, Lease: time.Minute,
 		MaxAttempts: 5}))(t)
+	more := subscription.Settings{Name: "more", Tenant: acme, Lease: time.Minute, MaxAttempts: 5, Limit: 1}
+	if _, err := s.Subscribe(t.Context(), more); !errors.Is(err, subscription.ErrTooMany) {
+		t.Errorf("a second subscription where the tenant may have one: %v, want ErrTooMany", err)
+	}
 	pgtest.Exec(t, pool, `INSERT INTO outbox_log (event_topic, occurred_at, tenant_id, source_bc, payload)
 		SELECT 't', now(), $1, 'test', '{}' FROM generate_series(1, 2)`, acme)
 	given := need(s.Next(t.Context(), acme, "mine", 1))(t)

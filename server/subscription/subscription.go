@@ -29,6 +29,9 @@ var ErrRefused = errors.New("refused")
 // subscription or of its log.
 var ErrState = errors.New("not possible now")
 
+// ErrTooMany says that the tenant has as many subscriptions as it may.
+var ErrTooMany = errors.New("the tenant has as many subscriptions as it may have; remove one first")
+
 // ErrExists says that there is a subscription of the name already, with other settings or of
 // another tenant.
 var ErrExists = errors.New("there is a subscription of this name already, with other settings: remove it first, or " +
@@ -77,6 +80,7 @@ type Settings struct {
 	Earliest     bool       // all that there is; From is nil
 	Lease        time.Duration
 	MaxAttempts  int
+	Limit        int // subscriptions of the tenant; 0: no limit
 }
 
 // State is how a subscription stands.
