@@ -123,7 +123,7 @@ func actor(ctx context.Context) string {
 }
 
 // answer turns an error into the answer of a request.
-func (d *Desk) answer(err error) error {
+func (d *Desk) answer(ctx context.Context, err error) error {
 	var refused *Refused
 	var settings *config.Error
 	var schema *outbox.SchemaError
@@ -138,19 +138,12 @@ func (d *Desk) answer(err error) error {
 	case errors.Is(err, operate.ErrFilter), errors.Is(err, deadletter.ErrFilter), errors.As(err, &refused),
 		errors.Is(err, deadletter.ErrNoReason), errors.As(err, &settings), errors.Is(err, outbox.ErrInvalidEvent):
 		return huma.Error400BadRequest(err.Error())
-	case errors.Is(err, outbox.ErrRowsHidden), denied(err):
+	case errors.Is(err, outbox.ErrRowsHidden):
 		return huma.Error403Forbidden("the database role of this server may not: " + err.Error())
 	case errors.As(err, &schema):
 		return huma.Error404NotFound(err.Error())
 	}
-	d.Logger.Warn("an operator's request failed", "error", err)
-	return huma.Error503ServiceUnavailable("the database did not do it: " + err.Error())
-}
-
-// denied tells whether PostgreSQL has refused a role (42501).
-func denied(err error) bool {
-	var of interface{ SQLState() string }
-	return errors.As(err, &of) && of.SQLState() == "42501"
+	return gateway.Failed(ctx, d.Logger, err)
 }
 
 type empty struct{}
@@ -205,7 +198,7 @@ func (d *Desk) overview(ctx context.Context, _ *empty) (*out[Overview], error) {
 		return nil, err
 	}
 	now, err := d.Overview(ctx)
-	return &out[Overview]{now}, d.answer(err)
+	return &out[Overview]{now}, d.answer(ctx, err)
 }
 
 func (d *Desk) follow(ctx context.Context, _ *empty) (*huma.StreamResponse, error) {
@@ -303,10 +296,10 @@ func (d *Desk) lanes(ctx context.Context, in *TablePath) (*out[operate.LaneRepor
 	}
 	v, err := d.open(ctx, in.Table, "")
 	if err != nil {
-		return nil, d.answer(err)
+		return nil, d.answer(ctx, err)
 	}
 	report, err := v.Lanes(ctx, counted)
-	return &out[operate.LaneReport]{report}, d.answer(err)
+	return &out[operate.LaneReport]{report}, d.answer(ctx, err)
 }
 
 func (d *Desk) backlog(ctx context.Context, in *struct {
@@ -318,10 +311,10 @@ func (d *Desk) backlog(ctx context.Context, in *struct {
 	}
 	v, err := d.open(ctx, in.Table, "")
 	if err != nil {
-		return nil, d.answer(err)
+		return nil, d.answer(ctx, err)
 	}
 	found, err := v.Backlog(ctx, operate.BacklogQuery{By: in.By, Shares: 100, Count: counted})
-	return &out[operate.Backlog]{found}, d.answer(err)
+	return &out[operate.Backlog]{found}, d.answer(ctx, err)
 }
 
 func (d *Desk) pauses(ctx context.Context, _ *Aged) (*out[Page[operate.Pause]], error) {
@@ -329,7 +322,7 @@ func (d *Desk) pauses(ctx context.Context, _ *Aged) (*out[Page[operate.Pause]], 
 		return nil, err
 	}
 	all, err := AllPauses(ctx, d.Database)
-	return page(all, ""), d.answer(err)
+	return page(all, ""), d.answer(ctx, err)
 }
 
 // PauseRequest names what is paused or resumed.
@@ -374,7 +367,7 @@ func (d *Desk) pause(ctx context.Context, in *struct{ Body PauseRequest }) (*out
 		err = pauses.Pause(ctx, p)
 	}
 	d.want()
-	return &out[operate.Pause]{p}, d.answer(err)
+	return &out[operate.Pause]{p}, d.answer(ctx, err)
 }
 
 // Resumed is the answer to a request to resume.
@@ -391,7 +384,7 @@ func (d *Desk) resume(ctx context.Context, in *struct{ Body PauseRequest }) (*ou
 	if err == nil && !found {
 		err = huma.Error404NotFound("nothing is paused by these names")
 	}
-	return &out[Resumed]{Resumed{found}}, d.answer(err)
+	return &out[Resumed]{Resumed{found}}, d.answer(ctx, err)
 }
 
 func (d *Desk) audit(ctx context.Context, in *struct {
@@ -407,11 +400,11 @@ func (d *Desk) audit(ctx context.Context, in *struct {
 	}
 	store, err := d.letters(ctx)
 	if err != nil {
-		return nil, d.answer(err)
+		return nil, d.answer(ctx, err)
 	}
 	found, next, err := deadletter.Actions(ctx, store, deadletter.ActionFilter{Action: in.Action, Actor: in.Actor,
 		Since: in.Since, Until: in.Until, Limit: in.Limit, After: in.Cursor})
-	return page(found, next), d.answer(err)
+	return page(found, next), d.answer(ctx, err)
 }
 
 // Setting is a setting in force.

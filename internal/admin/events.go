@@ -81,14 +81,14 @@ func (d *Desk) listEvents(ctx context.Context, in *struct {
 	f.Limit, f.After = in.Limit, in.Cursor
 	v, err := d.open(ctx, in.Table, in.To)
 	if err != nil {
-		return nil, d.answer(err)
+		return nil, d.answer(ctx, err)
 	}
 	rows, next, err := v.List(ctx, f)
 	if err == nil {
 		err = v.MarkPaused(ctx, rows)
 	}
 	if err != nil {
-		return nil, d.answer(err)
+		return nil, d.answer(ctx, err)
 	}
 	return &out[EventRows]{EventRows{page(rows, next).Body, v.Statuses()}}, nil
 }
@@ -116,7 +116,7 @@ func (d *Desk) showEvent(ctx context.Context, in *eventPath) (*out[ShownEvent], 
 	x := d.Examination
 	why, err := x.Why(ctx, in.Table, in.Tenant, in.ID)
 	if err != nil {
-		return nil, d.answer(err)
+		return nil, d.answer(ctx, err)
 	}
 	s := ShownEvent{Table: why.Table, Event: why.Event, Says: why.Says, PayloadBytes: len(why.Event.Payload)}
 	if s.PayloadCut = s.PayloadBytes > payloadShown; s.PayloadCut {
@@ -131,10 +131,10 @@ func (d *Desk) payload(ctx context.Context, in *eventPath) (*out[json.RawMessage
 	}
 	v, err := d.open(ctx, in.Table, "")
 	if err != nil {
-		return nil, d.answer(err)
+		return nil, d.answer(ctx, err)
 	}
 	event, err := v.Show(ctx, in.ID, in.Tenant)
-	return &out[json.RawMessage]{event.Payload}, d.answer(err)
+	return &out[json.RawMessage]{event.Payload}, d.answer(ctx, err)
 }
 
 // EventSelection chooses undelivered events: those that match all of it.
@@ -170,10 +170,10 @@ type EventCount struct {
 func (d *Desk) previewEvents(ctx context.Context, in *struct{ Body EventSelection }) (*out[EventCount], error) {
 	v, chosen, err := d.chosen(ctx, &in.Body)
 	if err != nil {
-		return nil, d.answer(err)
+		return nil, d.answer(ctx, err)
 	}
 	n, last, err := v.Undelivered(ctx, chosen)
-	return &out[EventCount]{EventCount{n, last}}, d.answer(err)
+	return &out[EventCount]{EventCount{n, last}}, d.answer(ctx, err)
 }
 
 func (d *Desk) retry(ctx context.Context, in *struct{ Body EventSelection }) (*out[EventCount], error) {
@@ -182,13 +182,13 @@ func (d *Desk) retry(ctx context.Context, in *struct{ Body EventSelection }) (*o
 		err = d.changing(ctx)
 	}
 	if err != nil {
-		return nil, d.answer(err)
+		return nil, d.answer(ctx, err)
 	}
 	n, err := v.RetryNow(ctx, chosen, actor(ctx), strings.TrimSpace(in.Body.Reason))
 	if n > 0 {
 		d.Wake(v.Of.Table)
 	}
-	return &out[EventCount]{EventCount{Events: n}}, d.answer(err)
+	return &out[EventCount]{EventCount{Events: n}}, d.answer(ctx, err)
 }
 
 func (d *Desk) skip(ctx context.Context, in *struct{ Body EventSelection }) (*out[EventCount], error) {
@@ -203,7 +203,7 @@ func (d *Desk) skip(ctx context.Context, in *struct{ Body EventSelection }) (*ou
 		err = d.changing(ctx)
 	}
 	if err != nil {
-		return nil, d.answer(err)
+		return nil, d.answer(ctx, err)
 	}
 	n, _, err := v.Undelivered(ctx, chosen)
 	if err == nil && in.Body.Events > 0 && n > in.Body.Events {
@@ -212,11 +212,11 @@ func (d *Desk) skip(ctx context.Context, in *struct{ Body EventSelection }) (*ou
 				"again", n, in.Body.Events))
 	}
 	if err != nil {
-		return nil, d.answer(err)
+		return nil, d.answer(ctx, err)
 	}
 	run, err := uuid.NewV7()
 	if err == nil {
 		n, err = v.Skip(ctx, chosen, operate.Skip{Actor: actor(ctx), Reason: reason, Run: run}, n)
 	}
-	return &out[EventCount]{EventCount{Events: n}}, d.answer(err)
+	return &out[EventCount]{EventCount{Events: n}}, d.answer(ctx, err)
 }

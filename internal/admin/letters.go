@@ -83,15 +83,15 @@ func (d *Desk) listLetters(ctx context.Context, in *struct {
 }) (*out[Page[deadletter.Letter]], error) {
 	f, err := in.filter(ctx)
 	if err != nil {
-		return nil, d.answer(err)
+		return nil, d.answer(ctx, err)
 	}
 	f.State, f.Limit, f.After = deadletter.State(in.State), in.Limit, in.Cursor
 	store, err := d.letters(ctx)
 	if err != nil {
-		return nil, d.answer(err)
+		return nil, d.answer(ctx, err)
 	}
 	found, next, err := store.List(ctx, f)
-	return page(found, next), d.answer(err)
+	return page(found, next), d.answer(ctx, err)
 }
 
 func (d *Desk) groupLetters(ctx context.Context, in *struct {
@@ -102,18 +102,18 @@ func (d *Desk) groupLetters(ctx context.Context, in *struct {
 }) (*out[deadletter.Stats], error) {
 	f, err := in.filter(ctx)
 	if err != nil {
-		return nil, d.answer(err)
+		return nil, d.answer(ctx, err)
 	}
 	f.State, f.Limit = deadletter.State(in.State), in.Limit
 	store, err := d.letters(ctx)
 	if err != nil {
-		return nil, d.answer(err)
+		return nil, d.answer(ctx, err)
 	}
 	stats, err := store.Stats(ctx, f)
 	if stats.Groups == nil {
 		stats.Groups = []deadletter.Group{}
 	}
-	return &out[deadletter.Stats]{stats}, d.answer(err)
+	return &out[deadletter.Stats]{stats}, d.answer(ctx, err)
 }
 
 func (d *Desk) showLetter(ctx context.Context, in *struct {
@@ -121,10 +121,10 @@ func (d *Desk) showLetter(ctx context.Context, in *struct {
 }) (*out[Page[deadletter.Letter]], error) {
 	store, err := d.letters(ctx)
 	if err != nil {
-		return nil, d.answer(err)
+		return nil, d.answer(ctx, err)
 	}
 	found, err := store.Show(ctx, in.ID, tenantOf(ctx))
-	return page(found, ""), d.answer(err)
+	return page(found, ""), d.answer(ctx, err)
 }
 
 // LetterSelection chooses pending letters: those that match all of it.
@@ -166,14 +166,14 @@ type LettersPreview struct {
 func (d *Desk) previewLetters(ctx context.Context, in *struct{ Body LetterSelection }) (*out[LettersPreview], error) {
 	store, set, err := d.frozen(ctx, in.Body, "")
 	if err != nil {
-		return nil, d.answer(err)
+		return nil, d.answer(ctx, err)
 	}
 	p, err := store.Preview(ctx, set.Selection, d.Config.DedupWindow)
 	if p.Tables == nil {
 		p.Tables = []deadletter.PreviewTable{}
 	}
 	p.Letters = len(set.Letters)
-	return &out[LettersPreview]{LettersPreview{p, set.Name()}}, d.answer(err)
+	return &out[LettersPreview]{LettersPreview{p, set.Name()}}, d.answer(ctx, err)
 }
 
 // ReplayRequest says which letters to replay, and how.
@@ -222,7 +222,7 @@ func (d *Desk) replay(ctx context.Context, in *struct{ Body ReplayRequest }) (*h
 	}
 	store, set, err := d.frozen(ctx, r.LetterSelection, r.Set)
 	if err != nil {
-		return nil, d.answer(err)
+		return nil, d.answer(ctx, err)
 	}
 	o := deadletter.ReplayOptions{Selection: set.Selection, Rate: r.Rate, Payload: r.Payload,
 		Operator: deadletter.Operator{Actor: actor(ctx), Reason: strings.TrimSpace(r.Because)}}
@@ -290,9 +290,9 @@ func (d *Desk) discard(ctx context.Context, in *struct{ Body DiscardRequest }) (
 	}
 	store, set, err := d.frozen(ctx, in.Body.LetterSelection, in.Body.Set)
 	if err != nil {
-		return nil, d.answer(err)
+		return nil, d.answer(ctx, err)
 	}
 	n, err := deadletter.DiscardSet(ctx, store, set,
 		deadletter.Operator{Actor: actor(ctx), Reason: strings.TrimSpace(in.Body.Because)})
-	return &out[LetterCountDone]{LetterCountDone{n}}, d.answer(err)
+	return &out[LetterCountDone]{LetterCountDone{n}}, d.answer(ctx, err)
 }

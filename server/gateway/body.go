@@ -1,12 +1,14 @@
 package gateway
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json"
@@ -27,8 +29,43 @@ type body[T any] struct {
 func (b *body[T]) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &b.Value, json.RejectUnknownMembers(true)); err != nil {
 		b.refused = unreadable(err)
+	} else if where, found := illegible(data); found {
+		b.refused = refusedBody(where, noNUL)
 	}
 	return nil
+}
+
+// unmarshal reads the bodies of all operations. An error says in our own words what is wrong.
+func unmarshal(data []byte, v any) error {
+	if own, ok := v.(interface{ UnmarshalJSON([]byte) error }); ok {
+		return own.UnmarshalJSON(data) // a body
+	}
+	var refused *problem
+	if err := json.Unmarshal(data, v); err != nil {
+		refused = unreadable(err)
+	} else if where, found := illegible(data); found {
+		refused = refusedBody(where, noNUL)
+	}
+	if refused == nil {
+		return nil
+	}
+	e := refused.Errors[0]
+	return errors.New(strings.TrimPrefix(strings.TrimPrefix(e.Location, "body")+" "+e.Message, "."))
+}
+
+const noNUL = "contains U+0000, which the database does not take"
+
+// illegible returns the first text with U+0000 in a body.
+func illegible(data []byte) (where jsontext.Pointer, found bool) {
+	if !bytes.Contains(data, []byte(`\u0000`)) {
+		return "", false
+	}
+	for d := jsontext.NewDecoder(bytes.NewReader(data)); ; {
+		t, err := d.ReadToken()
+		if err != nil || t.Kind() == '"' && strings.Contains(t.String(), "\x00") {
+			return d.StackPointer(), err == nil
+		}
+	}
 }
 
 // Resolve fulfils huma.Resolver.
@@ -59,8 +96,8 @@ func unreadable(err error) *problem {
 		switch {
 		case errors.Is(err, json.ErrUnknownName):
 			message = "is no field of this request"
-		case semantic.Err != nil && semantic.JSONKind == '"':
-			message = "cannot be read: " + semantic.Err.Error()
+		case semantic.Err != nil && semantic.JSONKind == '"' && semantic.GoType != nil:
+			message = "is not " + wanted(semantic.GoType)
 		case semantic.GoType != nil:
 			message = fmt.Sprintf("is %s, want %s", found(semantic.JSONKind), wanted(semantic.GoType))
 		}
@@ -68,10 +105,14 @@ func unreadable(err error) *problem {
 		where = syntactic.JSONPointer
 		if errors.Is(err, jsontext.ErrDuplicateName) {
 			message = "is there twice"
-		} else if syntactic.Err != nil {
-			message = "cannot be read: " + syntactic.Err.Error()
+		} else {
+			message = fmt.Sprintf("is not JSON, or not UTF-8, at byte %d", syntactic.ByteOffset)
 		}
 	}
+	return refusedBody(where, message)
+}
+
+func refusedBody(where jsontext.Pointer, message string) *problem {
 	return newProblem(http.StatusBadRequest, "", &huma.ErrorDetail{Message: message, Location: "body" + dotted(where)})
 }
 
@@ -104,7 +145,12 @@ func found(k jsontext.Kind) string {
 }
 
 func wanted(t reflect.Type) string {
+	if t == reflect.TypeFor[time.Time]() {
+		return "a time such as 2026-11-25T08:00:00Z"
+	}
 	switch t.Kind() {
+	case reflect.Float64:
+		return "a number"
 	case reflect.String:
 		return "a string"
 	case reflect.Int, reflect.Int64:

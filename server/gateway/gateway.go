@@ -92,7 +92,7 @@ func New(cfg Config) (*Gateway, error) {
 		g.routes = append(g.routes, pattern)
 	}
 	mux.HandleFunc("/", g.notFound(mux))
-	g.handler = g.limited(g.identified(g.logged(g.recovered(g.secured(g.shared(mux))))))
+	g.handler = g.limited(g.identified(g.logged(g.recovered(g.secured(g.shared(g.legible(mux)))))))
 	return g, nil
 }
 

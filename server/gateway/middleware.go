@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/rs/cors"
@@ -153,6 +154,32 @@ func (g gate) secured(next http.Handler) http.Handler {
 		protected.ServeHTTP(w, r)
 	})
 }
+
+// legible refuses a path or query that contains text which no database takes, before any operation
+// reads it: U+0000, or bytes that are not UTF-8.
+func (g gate) legible(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		query, err := url.ParseQuery(r.URL.RawQuery) // URL.Query leaves out what it cannot read
+		switch {
+		case !legible(r.URL.Path):
+			g.problem(w, r, http.StatusBadRequest, "path: contains U+0000 or is not UTF-8")
+			return
+		case err != nil:
+			g.problem(w, r, http.StatusBadRequest, "query: is not encoded as a query of a URL")
+			return
+		}
+		for name, values := range query {
+			if !legible(name + strings.Join(values, "")) {
+				g.problem(w, r, http.StatusBadRequest, fmt.Sprintf("query.%.40s: contains U+0000 or is not UTF-8",
+					redacted(strings.ToValidUTF8(name, "?"))))
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func legible(text string) bool { return utf8.ValidString(text) && !strings.Contains(text, "\x00") }
 
 // shared lets pages of the allowed origins call the API. No cookies: a page sends its token itself.
 func (g gate) shared(next http.Handler) http.Handler {

@@ -45,7 +45,7 @@ func newAPI(g gate, mux *http.ServeMux) *api {
 	cfg.OpenAPIPath, cfg.DocsPath, cfg.SchemasPath = "", "", ""
 	cfg.CreateHooks = nil // $schema links
 	cfg.RejectUnknownQueryParameters = true
-	format := huma.Format{Marshal: marshal, Unmarshal: json.Unmarshal}
+	format := huma.Format{Marshal: marshal, Unmarshal: unmarshal}
 	// The latter: application/problem+json.
 	cfg.Formats = map[string]huma.Format{"application/json": format, "json": format}
 	cfg.Transformers = []huma.Transformer{refine}
@@ -112,6 +112,12 @@ func refine(hc huma.Context, _ string, v any) (any, error) {
 	var texts []string
 	for _, e := range m.Errors {
 		e.Value = nil
+		switch what, _, _ := strings.Cut(e.Message, ": "); {
+		case strings.HasPrefix(e.Message, "invalid value: invalid UUID"):
+			e.Message = "is not a UUID"
+		case what == "invalid value" || what == "invalid character":
+			e.Message = "cannot be read"
+		}
 		texts = append(texts, strings.TrimSpace(e.Location+" "+e.Message))
 	}
 	if len(texts) > 0 {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -106,14 +107,46 @@ func (rf refuser) refusal(ctx context.Context, part string, err error) *problem 
 		return later(http.StatusTooManyRequests, "5", err.Error())
 	case errors.Is(err, errBusy):
 		return later(http.StatusServiceUnavailable, "5", err.Error())
+	}
+	return rf.failed(ctx, err)
+}
+
+// failed turns an error of a store into an answer: 503 while trying again may help, 400 for a value
+// that the database refuses, 403 for a right that this server's role lacks, else 500. The error's
+// text is in the log only.
+func (rf refuser) failed(ctx context.Context, err error) *problem {
+	state := stateOf(err)
+	switch {
 	case unavailable(err):
 		if !errors.Is(err, context.Canceled) { // else it is the client who has gone
 			rf.log.WarnContext(ctx, "the database does not answer", "error", err, "request_id", requestID(ctx))
 		}
 		return later(http.StatusServiceUnavailable, "1", "the database does not answer: try again")
+	case strings.HasPrefix(state, "22"):
+		rf.log.WarnContext(ctx, "the database refuses a value", "error", err, "request_id", requestID(ctx))
+		return newProblem(http.StatusBadRequest, "the database refuses a value of this request, such as a time or "+
+			"number out of range, or a character that it does not have")
+	case state == "42501":
+		rf.log.WarnContext(ctx, "the database role lacks a right", "error", err, "request_id", requestID(ctx))
+		return newProblem(http.StatusForbidden, "the database role of this server lacks a right for this: "+
+			"the server's log and outbox doctor name it")
 	}
 	rf.log.ErrorContext(ctx, "a request failed", "error", err, "request_id", requestID(ctx))
 	return unexpected()
+}
+
+// Failed answers a request of [Config.Routes] with an error of a store, as the gateway does.
+func Failed(ctx context.Context, log *slog.Logger, err error) huma.StatusError {
+	return refuser{log}.failed(ctx, err)
+}
+
+// stateOf returns the code of an error of PostgreSQL, "" of any other.
+func stateOf(err error) string {
+	var server interface{ SQLState() string }
+	if errors.As(err, &server) {
+		return server.SQLState()
+	}
+	return ""
 }
 
 // unexpected is the answer to what only the log can explain.
@@ -165,20 +198,18 @@ func invalid(part string, err error) *problem {
 // asked through what its errors can do: to name its types would be to import it.
 func unavailable(err error) bool {
 	var network net.Error
-	var server interface{ SQLState() string }
+	var file interface{ Code() int }
 	var client interface{ SafeToRetry() bool }
+	state := stateOf(err)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled), errors.Is(err, io.EOF),
 		errors.Is(err, io.ErrUnexpectedEOF):
 		return true
-	case errors.As(err, &server):
-		state := server.SQLState()
-		for _, class := range []string{"08", "25006", "28", "40", "53", "55P03", "57P", "58"} {
-			if strings.HasPrefix(state, class) {
-				return true
-			}
-		}
-		return false
+	case state != "":
+		return slices.ContainsFunc([]string{"08", "25006", "28", "40", "53", "55P03", "57P", "58"},
+			func(class string) bool { return strings.HasPrefix(state, class) })
+	case errors.As(err, &file): // SQLite: busy, locked, read-only, I/O error, full, cannot open
+		return slices.Contains([]int{5, 6, 8, 10, 13, 14}, file.Code()&0xff)
 	case errors.As(err, &client) && client.SafeToRetry():
 		return true
 	}

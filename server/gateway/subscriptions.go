@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -186,8 +188,9 @@ func (a *subscriptions) subscribe(ctx context.Context, in *subscribeRequest) (*s
 		return nil, a.refusal(ctx, "body", err)
 	}
 	n.Name, n.Tenant, n.Types = in.Name, principalOf(ctx).Tenant, b.Types
-	if n.MaxAttempts = b.MaxAttempts; n.MaxAttempts == 0 {
-		n.MaxAttempts = subscription.DefaultAttempts
+	if n.MaxAttempts = cmp.Or(b.MaxAttempts, subscription.DefaultAttempts); n.MaxAttempts < 1 || n.MaxAttempts > 1000 {
+		return nil, a.refusal(ctx, "body",
+			&crawl.FieldError{Field: "max_attempts", Problem: fmt.Sprintf("is %d, must be 1 to 1000", n.MaxAttempts)})
 	}
 	n.Limit = a.cfg.MaxSubscriptions
 	out := &subscribeReply{Status: http.StatusOK}

@@ -64,7 +64,11 @@ func explained(err error) error {
 	case "55000":
 		return fmt.Errorf("%w: %s", subscription.ErrState, server.Message)
 	case "22023", "23514", "22008", "22021", "22P05":
-		return fmt.Errorf("%w: %s", subscription.ErrRefused, server.Message)
+		if server.Routine == "exec_stmt_raise" { // a function of ours has said it
+			return fmt.Errorf("%w: %s", subscription.ErrRefused, server.Message)
+		}
+		return fmt.Errorf("%w: the settings are out of range: a name, the types, the lease or max_attempts",
+			subscription.ErrRefused)
 	}
 	return err
 }

@@ -113,8 +113,9 @@ func text(json []byte) any {
 // refuse is found before, by checkJSON or crawl.Service: this is for servers with narrower limits
 // (max_stack_depth), and for texts.
 func refused(db Database, err error, field string) error {
-	if words, is := db.Refused(err); is {
-		return &crawl.FieldError{Field: field, Problem: "is refused by the database: " + words}
+	if _, is := db.Refused(err); is {
+		return &crawl.FieldError{Field: field, Problem: "is refused by the database: it has a character or a number " +
+			"that the database does not take, or is too deep or too long"}
 	}
 	return err
 }

@@ -221,9 +221,8 @@ func (b *Browser) in(
 	fn func(*cold.Tx) error,
 ) error {
 	if !b.layout.KeepsState() {
-		return fmt.Errorf("%s is a log, whose rows have no state: list what a sink did not take with "+
-			"--to SINK, and the "+
-			"rest with SQL", b.layout.Table)
+		return fmt.Errorf("%w: %s is a log, whose rows have no state: list what a sink did not take with "+
+			"--to SINK, and the rest with SQL", ErrFilter, b.layout.Table)
 	}
 	return run(ctx, b.db, func(tx *cold.Tx) error {
 		if b.hidden {
