@@ -230,7 +230,9 @@ func TestExamineWithoutADatabase(t *testing.T) {
 	for _, which := range []Selection{{}, {Pre: true}, {Audit: true}} {
 		x := Examination{DBErr: errors.New("connection refused"), Limits: Usual}
 		report := x.Examine(t.Context(), which)
-		away := slices.IndexFunc(report.Findings, func(f Finding) bool { return strings.Contains(f.Says, "connection refused") })
+		away := slices.IndexFunc(report.Findings, func(f Finding) bool {
+			return strings.Contains(f.Says, "connection refused")
+		})
 		if away < 0 || report.Worst != Critical {
 			t.Errorf("%+v: findings %v, worst %v, want the unavailable database", which, report.Findings, report.Worst)
 		}

@@ -34,9 +34,10 @@ type Config struct {
 	MaxBody int64         // bytes (2 MiB)
 	Wait    time.Duration // how long a request waits for its row, then it is answered with 503 (10 s)
 	Batch   int           // most events of a batch (100)
-	// TrustHeaders also reads attributes from the ce-* and trace headers, which the signature does not
-	// cover (false). A sender that posts CloudEvents in binary mode needs it. Set it only if nobody
-	// else can send or repeat a request on the way, because whoever can chooses type and tenant.
+	// TrustHeaders also reads attributes from the ce-* and trace headers, which the signature does
+	// not cover (false). A sender that posts CloudEvents in binary mode needs it. Set it only if
+	// nobody else can send or repeat a request on the way, because whoever can do that chooses type
+	// and tenant.
 	TrustHeaders bool
 }
 

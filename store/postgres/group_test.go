@@ -138,7 +138,7 @@ func TestGroupSpeaksForTheApplication(t *testing.T) {
 					DEFAULT nullif(current_setting('app.current_tenant', true), '')::uuid);
 				ALTER TABLE effects ENABLE ROW LEVEL SECURITY;
 				CREATE POLICY app ON effects USING (app_id = nullif(current_setting('app.current_tenant', true), '')::uuid);
-				CREATE ROLE `+name+`; GRANT ALL ON ALL TABLES IN SCHEMA public TO `+name+`;
+				CREATE ROLE `+name+`; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO `+name+`;
 				GRANT ALL ON SEQUENCE effects_id_seq TO `+name)
 			ok(t, err)
 			for range 20 {

@@ -22,6 +22,16 @@ func relayLogin(t *testing.T, admin *pgxpool.Pool) (pool *pgxpool.Pool, login st
 	if err := migrations.ApplyRoles(t.Context(), address); err != nil {
 		t.Fatal(err)
 	}
+	// The administrator of these tests is a superuser, who may only use what superusers own.
+	conn, err := pgx.Connect(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = conn.Exec(t.Context(),
+		"REASSIGN OWNED BY outbox_owner TO CURRENT_USER; REVOKE CREATE ON SCHEMA public FROM outbox_owner")
+	if err = errors.Join(err, conn.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
 	login = "relay_" + query[string](t, admin, "SELECT current_database()")
 	exec(t, admin, "CREATE ROLE "+login+" LOGIN IN ROLE outbox_relay")
 	at, err := url.Parse(address)
