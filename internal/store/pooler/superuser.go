@@ -34,8 +34,8 @@ func (e *SuperuserError) Error() string {
 		does = "may " + e.May
 	}
 	switch {
-	case e.Role == "PUBLIC":
-		login = "REVOKE that right FROM PUBLIC, or use a login that is not a superuser"
+	case e.May != "":
+		login = "REVOKE that right, or use a login that is not a superuser"
 	case e.Login != "":
 		login = "run it as its owner, with the login " + e.Login
 	default:

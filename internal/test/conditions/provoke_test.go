@@ -144,8 +144,8 @@ var provoked = map[string]provocation{
 		return "lacks privileges", p.login("nobody", "GRANT SELECT ON ALL TABLES IN SCHEMA public TO nobody")
 	},
 	"OBX-020": func(p *patient) (string, func()) {
-		return "row-level security hides the rows", p.login("stranger", "GRANT ALL ON ALL TABLES IN SCHEMA public "+
-			"TO stranger")
+		return "row-level security hides the rows", p.login("stranger", "GRANT SELECT, INSERT, "+
+			"UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO stranger")
 	},
 	"OBX-021": func(p *patient) (string, func()) {
 		p.exec("DROP INDEX outbox_events_undelivered")
