@@ -150,7 +150,8 @@ var withoutDatabase = regexp.MustCompile(`^(outbox|migrate print|migrate export|
 	`config( print| validate)?|man|version|runs.*|endpoints.*|dlq|migrate|subscriptions|token|completion.*)$`)
 
 // A superuser's session plans no statement over anything to which a lesser role has attached code,
-// or can. "migrate roles" reads the catalog only and works.
+// or can. "migrate roles" reads the catalog only and works. Every command is tried with one
+// attachment, and some commands with every attachment.
 func TestSuperuserRunsNoCodeOfOtherRoles(t *testing.T) {
 	t.Parallel()
 	server := testenv.PostgresServer(t, testenv.PostgresConfig{})
@@ -164,12 +165,16 @@ func TestSuperuserRunsNoCodeOfOtherRoles(t *testing.T) {
 			if !slices.Contains(usual, form) {
 				tier.Full(t)
 			}
-			attack(t, server, made, fmt.Sprintf("mallory%d", n), attachments[form])
+			lines := attacked()
+			if form != usual[0] { // all commands connect in one way
+				lines = []string{"migrate status", "migrate up", "relay --listen=", "doctor", "migrate down --set events", "migrate roles"}
+			}
+			attack(t, server, made, fmt.Sprintf("mallory%d", n), attachments[form], lines)
 		})
 	}
 }
 
-func attack(t *testing.T, server *testenv.Postgres, admin env, mallory, attach string) {
+func attack(t *testing.T, server *testenv.Postgres, admin env, mallory, attach string, lines []string) {
 	e := env{t: t, database: server.URL(mallory), redis: "redis://127.0.0.1:1"}
 	attach = strings.NewReplacer("MALLORY", mallory, "DB", mallory).Replace(attach)
 	before, behind, _ := strings.Cut(attach, "AS "+mallory+";")
@@ -187,7 +192,7 @@ func attack(t *testing.T, server *testenv.Postgres, admin env, mallory, attach s
 		CREATE FUNCTION %[1]s.fire() RETURNS trigger LANGUAGE plpgsql AS $f$ BEGIN PERFORM %[1]s.steal();
 			RETURN coalesce(NEW, OLD); END $f$;
 		RESET SESSION AUTHORIZATION; %[2]s; SET SESSION AUTHORIZATION %[1]s; %[3]s`, mallory, before, behind))
-	for _, line := range attacked() {
+	for _, line := range lines {
 		r := e.run("", strings.Fields(line)...)
 		refused := r.code != 0 && strings.Contains(r.err, "use the database as superuser postgres: ")
 		if line == "migrate roles" {
@@ -203,7 +208,7 @@ func attack(t *testing.T, server *testenv.Postgres, admin env, mallory, attach s
 	}
 }
 
-// Every command is tried with every attachment, or never opens the database.
+// TestSuperuserRunsNoCodeOfOtherRoles tries every command that opens the database.
 func TestSuperuserTriesEveryCommand(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
