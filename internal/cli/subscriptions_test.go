@@ -25,7 +25,7 @@ func TestSubscriptions(t *testing.T) {
 		{"subscriptions add billing --types a,b --lease 1m --attempts 3", "made subscription billing", 0},
 		{"subscriptions add billing --types a,b --lease 1m --attempts 3 -o json", `"changed": false`, 0},
 		{"subscriptions add billing", "with other settings", 1},
-		{"subscriptions add Billing", "outbox_subscriptions_name_check", 1},
+		{"subscriptions add Billing", "the name must be 1 to 63 of a-z", 1},
 		{"subscriptions add audit --tenant acme --from earliest", "made subscription audit", 0},
 		{"subscriptions add other --from yesterday", "want earliest, latest or a time", 2},
 		{"subscriptions add other --lease 0s", "lease", 2},

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,6 +51,15 @@ func (s *Subscriptions) ask(
 	return explained(err)
 }
 
+// limits are what the table's constraints say.
+var limits = map[string]string{
+	"outbox_subscriptions_name_check": "the name must be 1 to 63 of a-z, 0-9, _, . and -, and begin with a letter or " +
+		"digit",
+	"outbox_subscriptions_types_check":    "there must be 1 to 100 types",
+	"outbox_subscriptions_lease_check":    "the lease must be more than 0 and at most a day",
+	"outbox_subscriptions_attempts_check": "max_attempts must be 1 to 1000",
+}
+
 // explained turns what the functions refuse into the errors of package subscription.
 func explained(err error) error {
 	var server *pgconn.PgError
@@ -67,8 +77,7 @@ func explained(err error) error {
 		if server.Routine == "exec_stmt_raise" { // a function of ours has said it
 			return fmt.Errorf("%w: %s", subscription.ErrRefused, server.Message)
 		}
-		return fmt.Errorf("%w: the settings are out of range: a name, the types, the lease or max_attempts",
-			subscription.ErrRefused)
+		return fmt.Errorf("%w: %s", subscription.ErrRefused, cmp.Or(limits[server.ConstraintName], "a value is out of range"))
 	}
 	return err
 }
