@@ -377,7 +377,7 @@ func TestReplayDoesNotReachALaterSubscriptionOfTheName(t *testing.T) {
 	sum, err := deadletter.Replay(t.Context(), store, deadletter.ReplayOptions{
 		Selection: deadletter.Selection{All: true}, Operator: deadletter.Operator{Actor: "test"}})
 	ok(t, err)
-	if sum.Letters != 0 || sum.Skipped != 1 {
+	if sum.Letters != 0 || sum.Skipped != 1 || !strings.Contains(sum.Reasons[0].Why, "its subscription was removed") {
 		t.Errorf("replayed %+v, want one skipped", sum)
 	}
 	want(t, "the later subscription", l.next(l.pool, "s", 10, minute))

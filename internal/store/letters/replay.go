@@ -264,6 +264,10 @@ func (r *replaying) attempt(ctx context.Context, t table, letters []place) (revi
 	if half == 0 || half == len(letters) {
 		half = slices.IndexFunc(letters, func(l place) bool { return l.Event != letters[0].Event })
 	}
+	if half < 0 && t.layout.Table == subscribed.Table {
+		r.skip("its subscription was removed; a later one of the same name does not get it", letters...)
+		return nil, nil
+	}
 	if half < 0 {
 		r.skip("its row cannot be put back: "+words, letters...)
 		return nil, nil
