@@ -29,7 +29,8 @@ type api struct {
 }
 
 func newAPI(c config.Config) *api {
-	return &api{base: strings.TrimRight(c.Server, "/"), token: c.Token, http: &http.Client{}}
+	return &api{base: strings.TrimRight(c.Server, "/"), token: c.Token, http: &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
 // apiError is the gateway's refusal, in the form of RFC 9457.

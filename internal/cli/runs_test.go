@@ -1,9 +1,12 @@
 package cli_test
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -216,5 +219,20 @@ func TestFollowEnds(t *testing.T) {
 	e.serving("--auth", "none", "--parts=gateway,relay", "--http", address)
 	if code := early.wait(); code != 1 || strings.Count(early.err.String(), "trying again") != 1 {
 		t.Errorf("exit code %d:\n%s", code, early.err)
+	}
+}
+
+// A redirect of the server is an error, and its target does not get the token.
+func TestRedirectsDoNotGetTheToken(t *testing.T) {
+	t.Parallel()
+	var heard atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		heard.Add(1)
+		http.Redirect(w, r, "/elsewhere", http.StatusFound)
+	}))
+	defer server.Close()
+	e := env{t: t, extra: []string{"OUTBOX_SERVER=" + server.URL, "OUTBOX_TOKEN=obx_secret"}}
+	if r := e.run("", "runs", "list"); r.code == 0 || heard.Load() != 1 {
+		t.Errorf("exit code %d, %d requests, want an error after one", r.code, heard.Load())
 	}
 }
