@@ -209,6 +209,12 @@ BEGIN
         ('outbox_operator', 'crawl_outbox',  'SELECT, INSERT, DELETE, UPDATE (next_retry_at)'),   -- dead rows leave it
         ('outbox_operator', 'outbox_log',    'SELECT, INSERT (id, event_topic, occurred_at, schema_id, schema_version, aggregate_id, aggregate_type, tenant_id, source_bc, destination_topics, payload, metadata, generation)'),   -- a replay is a new row
         ('outbox_operator', 'outbox_log_part', 'SELECT'),
+        ('outbox_operator', 'outbox_log_positions', 'SELECT'),   -- how far each lane of the log has come
+        ('outbox_operator', 'outbox_maintenance', 'SELECT'),     -- conditions: when the last retention ran
+        ('outbox_operator', 'outbox_migrations_core',   'SELECT'),   -- conditions: which version the tables have
+        ('outbox_operator', 'outbox_migrations_events', 'SELECT'),
+        ('outbox_operator', 'outbox_migrations_crawl',  'SELECT'),
+        ('outbox_operator', 'outbox_migrations_log',    'SELECT'),
         ('outbox_operator', 'outbox_log_position_seq', 'USAGE'),
         ('outbox_operator', 'crawl_runs',    'SELECT (id, tenant_id)'),   -- a row put back by a letter that has no tenant gets its run's (crawl/002_crawl_outbox)
 
