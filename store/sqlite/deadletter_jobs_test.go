@@ -71,7 +71,7 @@ func TestReplayOfJobs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.Show(t.Context(), id, "Default"); err != nil {
+		if _, err := d.Show(t.Context(), id, "default"); err != nil {
 			t.Error(err)
 		}
 		if _, err := d.Show(t.Context(), id, "acme"); !errors.Is(err, deadletter.ErrNoLetter) {
