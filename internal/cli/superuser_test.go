@@ -167,7 +167,8 @@ func TestSuperuserRunsNoCodeOfOtherRoles(t *testing.T) {
 			}
 			lines := attacked()
 			if form != usual[0] { // all commands connect in one way
-				lines = []string{"migrate status", "migrate up", "relay --listen=", "doctor", "migrate down --set events", "migrate roles"}
+				lines = []string{"migrate status", "migrate up", "relay --listen=", "doctor", "migrate down --set events",
+					"migrate roles"}
 			}
 			attack(t, server, made, fmt.Sprintf("mallory%d", n), attachments[form], lines)
 		})
