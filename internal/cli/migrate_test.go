@@ -73,7 +73,7 @@ func TestWriteIntoALog(t *testing.T) {
 	line := `{"id": "018f0000-0000-7000-8000-000000000001", "payload": 1}` + "\n"
 	e.ok(line+line, "write", "--table", "outbox_log", "--topic", "order.placed", "--jsonl") // it knows no ids
 	contains(t, e.ok("", "lanes", "--table", "outbox_log", "-o", "json"), `"counted": 3`)
-	if r := e.run("", "events", "--table", "outbox_log"); r.code != 1 || !strings.Contains(r.err, "--to SINK") {
+	if r := e.run("", "events", "--table", "outbox_log"); r.code != 2 || !strings.Contains(r.err, "--to SINK") {
 		t.Errorf("events: exit code %d\n%s%s", r.code, r.out, r.err)
 	}
 }
