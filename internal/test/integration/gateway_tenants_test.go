@@ -63,8 +63,8 @@ func TestOperationsTellTenantsApart(t *testing.T) {
 			}
 		}
 	}
-	if asked < 100 {
-		t.Errorf("%d requests, want some 20 operations for each of 6 tenants", asked)
+	if asked < 6*15 {
+		t.Errorf("%d requests, want at least 15 operations for each of 6 tenants", asked)
 	}
 	if after := own.want(200, "GET", "/v1/runs/"+id, "").body; string(after) != string(before) {
 		t.Errorf("the run was %s and is %s", before, after)
