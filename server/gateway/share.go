@@ -62,8 +62,9 @@ func (a *answer) yield() {
 	}
 }
 
-// outsideShare calls fn, which waits for something else than the database, without the request's
-// place.
+// outsideShare gives back the request's place, calls fn, and takes a place again. It is for an fn
+// that waits for something other than the database, so that the wait keeps no other request of the
+// tenant from its place.
 func outsideShare(ctx context.Context, fn func()) error {
 	a, ok := ctx.Value(answerKey{}).(*answer)
 	if !ok || a.place == nil {

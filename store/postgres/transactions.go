@@ -87,9 +87,10 @@ func transact(
 	return commitError(ctx, err, own.IsClosed())
 }
 
-// commitOwn commits the transaction that transact has begun, in one round trip. In another one the
-// setting is not on: a handler that sends "ROLLBACK; BEGIN" leaves a connection that is in a
-// transaction, but not in the one that remembers the event.
+// commitOwn commits the transaction that transact began, and fails in every other transaction. It
+// reads the setting outbox.handling, which transact sets until the end of its transaction. A
+// handler that sends "ROLLBACK; BEGIN" ends that transaction, and with it the row that records the
+// event as handled.
 const (
 	commitOwn       = "SELECT pg_catalog.current_setting('outbox.handling')::bool; COMMIT"
 	undefinedObject = "42704"
