@@ -54,7 +54,7 @@ func TestRolesOfALog(t *testing.T) {
 		"outbox_relay": {"read the log", "empty a part", "go to a part", "read places", "note places", "remove places",
 			"begin an era", "read debts"},
 		"outbox_reader":   {"read the log", "read places"},
-		"outbox_operator": {"read the log", "write the log", "read debts"},
+		"outbox_operator": {"read the log", "write the log", "read places", "read debts"},
 	} {
 		pools[role] = l.as(role)
 		for what, sql := range verbs {
