@@ -187,7 +187,8 @@ var allowed = map[string][]string{
 		"crawl_outbox SELECT",
 		"crawl_outbox DELETE",
 		"job_dlq SELECT", "job_dlq INSERT", "job_dlq DECIDE", "job_dlq DELETE",
-		"outbox_audit SELECT", "outbox_audit INSERT", "apps SELECT", "apps INSERT", "outbox_maintenance SELECT", "outbox_migrations_core SELECT",
+		"outbox_audit SELECT", "outbox_audit INSERT", "apps SELECT", "apps INSERT",
+		"outbox_maintenance SELECT", "outbox_migrations_core SELECT",
 	},
 	"outbox_gateway": {
 		"outbox_tokens SELECT", "outbox_tickets SELECT", "outbox_tickets INSERT", "outbox_tickets DELETE",
