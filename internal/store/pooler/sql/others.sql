@@ -1,7 +1,7 @@
 -- pooler: returns one object that could make its user run code of a role that is not a superuser. That is an object
--- that such a role owns, a schema in which it may create objects, or a table on which it may create triggers. It returns
--- no row if the database has none. It reads the catalog only, with a search path of its own, because the owner of the
--- database may set one that hides PostgreSQL's objects.
+-- that such a role owns, a schema in which it may create objects, or a table on which it may create triggers. It
+-- returns no row if the database has none. It reads the catalog only, with a search path of its own, because the owner
+-- of the database may set one that hides PostgreSQL's objects.
 -- Only a superuser can change the answer "none", so it stays true after this transaction.
 SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 WITH db AS (
