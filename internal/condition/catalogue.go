@@ -365,7 +365,8 @@ var Catalogue = []Condition{
 	{
 		ID: "OBX-055", Name: "settings differ", Category: "relays", Severity: Warning, check: settingsDiffer,
 		Means: "The relays of a table do not have the same settings. Each relay delivers its own lanes, so two " +
-			"events can be delivered under different settings. Different sinks or routes are a warning after 10 minutes, a time that a deployment may need; " +
+			"events can be delivered under different settings. Different sinks or routes are a warning after 10 minutes, " +
+			"a time that a deployment may need; " +
 			"this comparison includes relays of the library, whose sinks are compared by name and Go type. Other " +
 			"settings are compared for the relays of the command only, and are a notice.",
 		Remedy: "restart the relays that have the old settings; the last line of outbox config print has the digits " +
