@@ -27,10 +27,17 @@ type body[T any] struct {
 // UnmarshalJSON keeps what is wrong for Resolve: huma would put an error that is returned here into
 // words of its own.
 func (b *body[T]) UnmarshalJSON(data []byte) error {
-	if err := json.Unmarshal(data, &b.Value, json.RejectUnknownMembers(true)); err != nil {
-		b.refused = unreadable(err)
-	} else if where, found := illegible(data); found {
-		b.refused = refusedBody(where, noNUL)
+	b.refused = decode(data, &b.Value, json.RejectUnknownMembers(true))
+	return nil
+}
+
+// decode reads a body into v, or returns why it is refused.
+func decode(data []byte, v any, options ...json.Options) *problem {
+	if err := json.Unmarshal(data, v, options...); err != nil {
+		return unreadable(err)
+	}
+	if where, found := illegible(data); found {
+		return refusedBody(where, "contains U+0000, which the database does not take")
 	}
 	return nil
 }
@@ -40,20 +47,13 @@ func unmarshal(data []byte, v any) error {
 	if own, ok := v.(interface{ UnmarshalJSON([]byte) error }); ok {
 		return own.UnmarshalJSON(data) // a body
 	}
-	var refused *problem
-	if err := json.Unmarshal(data, v); err != nil {
-		refused = unreadable(err)
-	} else if where, found := illegible(data); found {
-		refused = refusedBody(where, noNUL)
-	}
+	refused := decode(data, v)
 	if refused == nil {
 		return nil
 	}
 	e := refused.Errors[0]
 	return errors.New(strings.TrimPrefix(strings.TrimPrefix(e.Location, "body")+" "+e.Message, "."))
 }
-
-const noNUL = "contains U+0000, which the database does not take"
 
 // illegible returns the first text with U+0000 in a body.
 func illegible(data []byte) (where jsontext.Pointer, found bool) {
