@@ -49,16 +49,17 @@ func (e *SuperuserError) Error() string {
 // refuseSuperuser ends a new connection with a *SuperuserError before it plans a statement over
 // anything that is not PostgreSQL's own.
 func refuseSuperuser(ctx context.Context, conn *pgconn.PgConn) error {
-	results, err := conn.Exec(ctx, superuserSQL).ReadAll()
-	if err == nil && len(results[0].Rows) > 0 {
-		results, err = conn.Exec(ctx, othersSQL).ReadAll()
+	var row [][]byte
+	for _, sql := range []string{superuserSQL, othersSQL} { // only a superuser is asked the second
+		results, err := conn.Exec(ctx, sql).ReadAll()
+		if err != nil {
+			return fmt.Errorf("ask whether a superuser may use the database: %w", err)
+		}
+		rows := results[len(results)-1].Rows
+		if len(rows) == 0 {
+			return nil
+		}
+		row = rows[0]
 	}
-	if err != nil {
-		return fmt.Errorf("ask whether a superuser may use the database: %w", err)
-	}
-	if rows := results[len(results)-1].Rows; len(results) > 1 && len(rows) > 0 {
-		row := rows[0]
-		return &SuperuserError{string(row[0]), string(row[1]), string(row[2]), string(row[3]), string(row[4])}
-	}
-	return nil
+	return &SuperuserError{string(row[0]), string(row[1]), string(row[2]), string(row[3]), string(row[4])}
 }
