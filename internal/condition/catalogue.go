@@ -301,8 +301,8 @@ var Catalogue = []Condition{
 	{
 		ID: "OBX-045", Name: "subscription idle", Category: "consumers",
 		Severity: Warning, check: query("condition_subscriptions", "outbox_subscriptions"),
-		Means: "A subscription has events that nobody asks for or acknowledges. The log keeps its rows for as long, up to " +
-			"30 days (outbox_subscriptions.keep).",
+		Means: "A subscription has events, and no consumer asks for them or acknowledges them. The log keeps its rows " +
+			"for as long, up to 30 days (outbox_subscriptions.keep).",
 		Remedy: "start its consumer, or outbox subscriptions remove NAME if there is none any more",
 	},
 	{
@@ -366,9 +366,8 @@ var Catalogue = []Condition{
 		ID: "OBX-055", Name: "settings differ", Category: "relays", Severity: Warning, check: settingsDiffer,
 		Means: "The relays of a table do not have the same settings. Each relay delivers its own lanes, so two " +
 			"events can be delivered under different settings. Different sinks or routes are a warning after 10 minutes, " +
-			"a time that a deployment may need; " +
-			"this comparison includes relays of the library, whose sinks are compared by name and Go type. Other " +
-			"settings are compared for the relays of the command only, and are a notice.",
+			"a time that a deployment may need; this comparison includes relays of the library, whose sinks are compared " +
+			"by name and Go type. Other settings are compared for the relays of the command only, and are a notice.",
 		Remedy: "restart the relays that have the old settings; the last line of outbox config print has the digits " +
 			"that a notice names",
 	},

@@ -250,7 +250,8 @@ func sinksDiffer(x *Examination, t *served) (found []Finding) {
 		if r.ExpiresIn <= 0 || x.Now().Sub(r.JoinedAt) <= x.Limits.Differ || seen[r.Serves] {
 			continue
 		}
-		if seen[r.Serves] = true; first.Serves == "" {
+		seen[r.Serves] = true
+		if first.Serves == "" {
 			first = r
 			continue
 		}

@@ -47,12 +47,11 @@ type Config struct {
 	MaxBody    int64         // bytes of a request that appends events (4 MiB)
 	MaxRunBody int64         // bytes of any other request (64 KiB)
 	Timeout    time.Duration // of a request that is no stream, all of it (10 s)
-	// MaxCalls is how many requests of one tenant are in progress at a time (no limit). More wait,
-	// and are answered with 429 when Timeout is over, so that those of one tenant that are stuck,
-	// for instance behind a lock, do not hold all connections of the database.
+	// MaxCalls limits the requests of one tenant that are in progress at a time (no limit). More
+	// wait, and are answered with 429 when Timeout is over. So the requests of one tenant that are
+	// stuck, for instance behind a lock, do not hold all connections of the database.
 	MaxCalls int
-	// MaxSubscriptions is how many subscriptions a tenant may have; more are answered with 429 (no
-	// limit).
+	// MaxSubscriptions limits the subscriptions of one tenant (no limit). More get status 429.
 	MaxSubscriptions int
 	// MaxAnswers is how many bytes of runs and events the answers of the process may have that are
 	// being made or received (64 MiB). A tenant may have an eighth of it; who would pass that
@@ -143,8 +142,8 @@ type StreamConfig struct {
 	// DrainWindow is over how long DrainStreams spreads the ends of the connections, so that the
 	// clients do not all connect again at once (5 s). Fewer than 500 take less: 10 ms each.
 	DrainWindow time.Duration
-	// TokenCheck is how often the store is asked which tokens of answers in progress are still
-	// valid (1 s). The answers of the others end then: streams, and all other requests.
+	// TokenCheck is the interval between two questions to the store about the tokens of answers in
+	// progress (1 s). The answers whose token is no longer valid end then: streams and all others.
 	TokenCheck time.Duration
 	// Connections at a time, of a run, a tenant and the process. More are answered with status 429
 	// (1,000 or a fifth of the tenant's, if that is more; 5,000 and 20,000).

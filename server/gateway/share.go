@@ -2,16 +2,12 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/outboxrelay/outbox/server/crawl"
 )
-
-// errCalls says that the tenant has as many requests in progress as it may.
-var errCalls = errors.New("this tenant has as many requests in progress as it may have at a time: try again")
 
 // Register adds an operation to the API of a gateway. At most Config.MaxCalls requests of one
 // tenant are in their handlers at a time, so that no tenant holds all database connections. The
@@ -49,7 +45,8 @@ func (a *answer) take(ctx context.Context) (err error) {
 	defer cancel()
 	if a.place, err = a.calls.Take(ctx, a.tenant, 1); err != nil {
 		a.place = nil
-		return later(http.StatusTooManyRequests, "5", errCalls.Error())
+		return later(http.StatusTooManyRequests, "5",
+			"this tenant has as many requests in progress as it may have at a time: try again")
 	}
 	return nil
 }

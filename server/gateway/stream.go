@@ -102,10 +102,9 @@ func (s *streams) open(w http.ResponseWriter, r *http.Request, want streaming, i
 // eventStream is the content type of a stream.
 const eventStream = "text/event-stream"
 
-// streamer returns who may open a stream and the stream's context, which is nil after a refusal has
-// been answered. invalid is what is wrong with the
-// stream's own parameters: a ticket, which is good for one stream, is not used up by a request that
-// opens none.
+// streamer returns the principal that may open a stream and the stream's context. The context is
+// nil if streamer has answered with a refusal. invalid names an invalid parameter of the stream.
+// Such a request does not use up its ticket, which is good for one stream.
 func (s *streams) streamer(
 	w http.ResponseWriter, r *http.Request, invalid error,
 ) (who token.Principal, ctx context.Context, end context.CancelFunc) {

@@ -35,9 +35,8 @@ type Config struct {
 	Wait    time.Duration // how long a request waits for its row, then it is answered with 503 (10 s)
 	Batch   int           // most events of a batch (100)
 	// TrustHeaders also reads attributes from the ce-* and trace headers, which the signature does
-	// not cover (false). A sender that posts CloudEvents in binary mode needs it. Set it only if
-	// nobody else can send or repeat a request on the way, because whoever can do that chooses type
-	// and tenant.
+	// not cover (false). A sender that posts CloudEvents in binary mode needs it. Set it only if no
+	// other party can change a request on the way: such a party would choose the type and tenant.
 	TrustHeaders bool
 }
 

@@ -12,7 +12,7 @@ import (
 
 const secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
-// The signature covers webhook-id and the body. Whoever repeats a request can add any other header.
+// The signature covers webhook-id and the body. A party that repeats a request can add any other header.
 func TestAttributesComeFromWhatIsSigned(t *testing.T) {
 	t.Parallel()
 	const id = "018f0000-0000-7000-8000-000000000001"

@@ -55,7 +55,7 @@ var shadows = map[string]string{
 		CREATE OPERATOR public.= (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = THIEF.same)`,
 }
 
-// Whoever may make functions in the schema gets no rights of the role that migrates, or of the
+// A role that may make functions in the schema gets no rights of the role that migrates, or of the
 // superuser who makes the roles: CVE-2018-1058.
 func TestNoStrangersFunctionIsCalled(t *testing.T) {
 	t.Parallel()

@@ -1,5 +1,5 @@
--- migrate: who holds lock.sql, for people. $1 key. No row: nobody, or nobody any more. All names are PostgreSQL's own,
--- whatever the search path is.
+-- migrate: returns the session that holds the lock of lock.sql, as a text for people, or no row if none holds it.
+-- $1 key. All names are PostgreSQL's own, whatever the search path is.
 SELECT pg_catalog.format('process %s, login %s, application "%s"', a.pid, a.usename, a.application_name)
   FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_stat_activity a ON a.pid OPERATOR(pg_catalog.=) l.pid
  WHERE l.locktype OPERATOR(pg_catalog.=) 'advisory' AND l.granted AND l.objsubid OPERATOR(pg_catalog.=) 1
