@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/outboxrelay/outbox/internal/store/pgmigrations"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
@@ -66,6 +67,29 @@ func TestMigrateThroughPooler(t *testing.T) {
 	}
 	if got := versions(t, pooled); got != applied() {
 		t.Errorf("after Down: %s", got)
+	}
+}
+
+// A process that waits for the lock through a pooler has no transaction open between two tries: the
+// holder's CREATE INDEX CONCURRENTLY would wait for it, and both for each other.
+func TestWaitingThroughPoolerKeepsNoTransaction(t *testing.T) {
+	t.Parallel()
+	_, through := testenv.Pooled(t, nil)
+	direct := testenv.Database(t)
+	conn := connect(t, direct)
+	run(t, conn, "SELECT pg_advisory_lock(x'6f7574626f78'::bigint)")
+	ended := make(chan error, 1)
+	go func() { ended <- pgmigrations.Up(t.Context(), through(direct), "core") }()
+	const oldest = `SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::float8 FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name LIKE 'outbox migrate%' AND state = 'idle in transaction'`
+	for began := time.Now(); time.Since(began) < time.Second; time.Sleep(20 * time.Millisecond) {
+		if age := one[float64](t, conn, oldest); age > 0.5 {
+			t.Fatalf("a transaction of the process that waits is open for %.1f s", age)
+		}
+	}
+	run(t, conn, "SELECT pg_advisory_unlock_all()")
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
 

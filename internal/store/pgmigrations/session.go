@@ -94,17 +94,14 @@ func lockedBy(
 	// ctx has ended.
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	if !pooled {
-		err = take(ctx, conn, statement("lock", nil))
+		err = take(ctx, conn, statement("lock", nil), false)
 	} else {
 		var holder *pgx.Conn
 		if holder, _, err = connect(ctx, databaseURL); err != nil {
 			return err
 		}
 		defer func() { _ = holder.Close(context.WithoutCancel(ctx)) }()
-		if _, err := holder.Exec(ctx, "BEGIN"); err != nil {
-			return fmt.Errorf("begin the migration lock's transaction: %w", err)
-		}
-		err = take(ctx, holder, statement("lock_transaction", nil))
+		err = take(ctx, holder, statement("lock_transaction", nil), true)
 	}
 	if err != nil {
 		return err
@@ -119,10 +116,12 @@ func lockedBy(
 // lock, and keep it. It does not wait in the server. CREATE INDEX CONCURRENTLY waits for all
 // statements that began before it, and so for one that waits for the lock of who builds the index.
 // The protocol is the simple one, because the other leaves a portal open in the lock's transaction,
-// and with it a snapshot to be waited for.
-func take(ctx context.Context, conn *pgx.Conn, lock string) error {
+// and with it a snapshot to be waited for. If transaction is set, the lock is a transaction's. Each
+// try begins another one, because CREATE INDEX CONCURRENTLY waits for the end of a transaction that
+// it has seen with a snapshot, even if the transaction is idle by then.
+func take(ctx context.Context, conn *pgx.Conn, lock string, transaction bool) error {
 	for began := time.Now(); ; {
-		taken, err := try(ctx, conn, lock)
+		taken, err := try(ctx, conn, lock, transaction)
 		if err != nil {
 			return fmt.Errorf("wait for the migration lock: %w", err)
 		}
@@ -142,10 +141,18 @@ func take(ctx context.Context, conn *pgx.Conn, lock string) error {
 
 // try asks for the lock once, which takes no time. It is not broken off with ctx: that would cost
 // the connection, by which holder is asked.
-func try(ctx context.Context, conn *pgx.Conn, lock string) (taken bool, err error) {
+func try(ctx context.Context, conn *pgx.Conn, lock string, transaction bool) (taken bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
+	if transaction {
+		if _, err := conn.Exec(ctx, "BEGIN"); err != nil {
+			return false, err
+		}
+	}
 	err = conn.QueryRow(ctx, lock, pgx.QueryExecModeSimpleProtocol, lockKey).Scan(&taken)
+	if err == nil && transaction && !taken {
+		_, err = conn.Exec(ctx, "ROLLBACK")
+	}
 	return taken, err
 }
 
