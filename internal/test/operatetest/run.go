@@ -10,7 +10,8 @@ import (
 // Suite runs the contract against databases made by newHarness, one a test.
 func Suite(t *testing.T, newHarness func(t *testing.T) Harness) {
 	for _, b := range slices.Concat(browseTests(), backlogTests(), skipTests(), againTests(), pauseTests(), debtTests(),
-		deliveryTests(), retentionTests(), readerTests()) {
+		deliveryTests(), retentionTests(), readerTests(),
+		factTests()) {
 		t.Run("operate/"+b.name, func(t *testing.T) {
 			t.Parallel()
 			h := newHarness(t)

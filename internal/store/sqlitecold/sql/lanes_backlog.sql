@@ -8,8 +8,9 @@ WITH waiting AS MATERIALIZED (
      WHERE e.{{.NextRetryAt}} IS NOT NULL AND {{template "retry_at" .}} > {{arg .Now}}
        AND +e.{{template "undelivered" .}}
 )
-SELECT lane, count(*), min(position), written, id, {{arg .Now}},
-       count(*) FILTER (WHERE retrying), count(*) FILTER (WHERE NOT retrying AND behind), count(DISTINCT key) FILTER (WHERE NOT retrying AND behind)
+SELECT lane, count(*) AS waiting, min(position) AS position, written, id, {{arg .Now}},
+       count(*) FILTER (WHERE retrying) AS retrying, count(*) FILTER (WHERE NOT retrying AND behind) AS behind,
+       count(DISTINCT key) FILTER (WHERE NOT retrying AND behind) AS keys
   FROM (SELECT {{template "lane" .}} AS lane, e.{{.Position}} AS position, e.{{or .TimeID .ID}} AS id,
                {{if .WrittenAt}}CAST(e.{{.WrittenAt}} AS TEXT){{else}}NULL{{end}} AS written,
                {{template "order_key" .}} AS key,
