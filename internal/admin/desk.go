@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -39,10 +38,9 @@ type Desk struct {
 	history []Sample
 	next    chan struct{} // is closed when now is another
 	viewers int
-	wanted  chan struct{} // has one while somebody looks
-	report  condition.Report
-	judged  Overview      // as it was when the conditions were examined
-	ending  chan struct{} // is closed when answers that come bit by bit must end
+	wanted  chan struct{}    // has one while somebody looks
+	report  condition.Report // of the conditions that are not live
+	ending  chan struct{}    // is closed when answers that come bit by bit must end
 	drained sync.Once
 	shared  map[string]*shared // by request
 	store   deadletter.Store
@@ -79,7 +77,9 @@ func unknown() Overview {
 // TableState is a table, and who serves it.
 type TableState struct {
 	Table              string              `json:"table"`
+	Group              string              `json:"group,omitempty" doc:"The consumer group that reads the table."`
 	Sink               string              `json:"sink,omitempty"`
+	Why                string              `json:"why,omitempty" doc:"Why the counts are not known."`
 	Log                bool                `json:"log"`
 	Hidden             bool                `json:"hidden"`
 	Paused             bool                `json:"paused"`
@@ -95,7 +95,8 @@ type TableState struct {
 	FreeLanes          int                 `json:"freeLanes"`
 	LapsedLanes        int                 `json:"lapsedLanes"`
 
-	written int64
+	queue   string
+	written *int64
 	at      time.Time
 }
 
@@ -103,7 +104,6 @@ type TableState struct {
 type SinkState struct {
 	Name     string     `json:"name"`
 	URL      string     `json:"url,omitempty"`
-	Ready    bool       `json:"ready"`
 	Reason   string     `json:"reason,omitempty"`
 	Since    *time.Time `json:"since,omitempty"`
 	Owed     int        `json:"owed"`
@@ -111,12 +111,15 @@ type SinkState struct {
 	Oldest   *float64   `json:"oldestSeconds,omitempty"`
 	Dead     int        `json:"dead"`
 	Tables   []string   `json:"tables" nullable:"false"`
+	// State is available, down, slow, or unknown: no live relay reports the sink.
+	State string `json:"state" enum:"available,down,slow,unknown"`
 }
 
 // Blocked is an event that is tried again.
 type Blocked struct {
-	operate.EventRow
+	operate.Failing
 	Table string `json:"table"`
+	To    string `json:"to,omitempty" doc:"The sink whose pending delivery it is."`
 }
 
 // LetterCount is how many letters nobody has replayed or discarded.
@@ -140,21 +143,17 @@ type TableSample struct {
 }
 
 const (
-	// Looking costs the database five statements a second, however many look: these, and an
-	// examination a minute.
-	statementEvery   = 320 * time.Millisecond
-	tableStatements  = 5 // of a sample, for each table
-	otherStatements  = 4
-	sampleLimit      = 5 * time.Second
-	examineEvery     = time.Minute
-	examineAgain     = 3 * time.Second // where something has come or gone meanwhile
-	historyKept      = 15 * time.Minute
-	openFor          = 30 * time.Second
-	blockedShown     = 20
+	// A sample takes three statements. While an operator looks, it is taken every sampleEvery, and
+	// the conditions that are not found in facts are examined every examineEvery.
+	sampleEvery  = time.Second
+	sampleLimit  = 5 * time.Second
+	examineEvery = time.Minute
+	historyKept  = 15 * time.Minute
+	openFor      = 30 * time.Second
+	blockedShown = 20
+	// countedForSample is how many undelivered events of a queue are counted in a sample.
 	countedForSample = 20_000
-	lettersCounted   = 10_000
-	// lookedFor is how long the database is asked after the last look of somebody who does not
-	// watch.
+	// lookedFor is how long samples are taken after the last look of an operator who does not watch.
 	lookedFor = 5 * time.Second
 )
 
@@ -168,8 +167,8 @@ func (d *Desk) Run(ctx context.Context) error {
 		}
 		for end := time.Now().Add(lookedFor); ctx.Err() == nil; {
 			began := time.Now()
-			_, every := d.Sample(ctx)
-			backoff.Wait(ctx, every-time.Since(began))
+			d.Sample(ctx)
+			backoff.Wait(ctx, max(sampleEvery-time.Since(began), sampleEvery/4))
 			d.mu.Lock()
 			watched := d.viewers > 0
 			d.mu.Unlock()
@@ -205,55 +204,32 @@ func (d *Desk) want() {
 	}
 }
 
-// Sample asks the database once and returns how long the caller has to wait before the next sample.
-// If the database does not answer, the overview is the previous one with Error set.
-func (d *Desk) Sample(ctx context.Context) (_ Overview, every time.Duration) {
-	reading, cancel := context.WithTimeout(ctx, sampleLimit)
-	defer cancel()
+// Sample reads the facts once and judges them. If the database does not answer, the overview is the
+// previous one with Error set.
+func (d *Desk) Sample(ctx context.Context) Overview {
 	d.mu.Lock()
-	before := d.now
-	examined, judged := d.report, d.judged
+	before, examined := d.now, d.report
 	d.mu.Unlock()
-	now, err := d.read(reading, before)
-	if err != nil {
-		now = before
-		now.Error = err.Error()
-	} else if age := time.Since(examined.At); age > examineEvery || age > examineAgain && now.turned(judged) {
+	if time.Since(examined.At) > examineEvery {
 		x := d.Examination
-		examined, judged = x.Examine(ctx, d.Which), now
+		examined = x.Examine(ctx, d.Which)
 	}
-	now.judge(examined)
+	now := d.read(ctx, before, examined)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.now, d.seen, d.report, d.judged = now, true, examined, judged
-	if err == nil {
+	d.now, d.seen, d.report = now, true, examined
+	if now.Error == "" {
 		d.remember(now)
 	}
 	close(d.next)
 	d.next = make(chan struct{})
-	statements := len(now.Tables)*tableStatements + otherStatements
-	return now, max(time.Second, time.Duration(statements)*statementEvery)
-}
-
-// turned tells whether something has come or gone that conditions are about: they would contradict
-// what is beside them.
-func (o Overview) turned(before Overview) bool {
-	away := func(o Overview) (names []string) {
-		for _, s := range o.Sinks {
-			if !s.Ready {
-				names = append(names, s.Name)
-			}
-		}
-		return names
-	}
-	return !slices.Equal(away(o), away(before)) || len(o.Pauses) != len(before.Pauses) ||
-		(len(o.Blocked) > 0) != (len(before.Blocked) > 0) || (o.Letters.Pending > 0) != (before.Letters.Pending > 0)
+	return now
 }
 
 func (d *Desk) remember(now Overview) {
 	s := Sample{now.At, map[string]TableSample{}}
 	for _, t := range now.Tables {
-		s.Tables[t.Table] = TableSample{t.Backlog, t.Oldest, t.WrittenPerSecond, t.DeliveredPerSecond}
+		s.Tables[t.queue] = TableSample{t.Backlog, t.Oldest, t.WrittenPerSecond, t.DeliveredPerSecond}
 	}
 	d.history = append(d.history, s)
 	old := 0
@@ -311,108 +287,87 @@ func (d *Desk) watch(ctx context.Context, fn func(Overview) error) error {
 	return err
 }
 
-// read asks the database for all but the conditions.
-func (d *Desk) read(ctx context.Context, before Overview) (now Overview, err error) {
-	now = unknown()
-	now.At = time.Now().UTC()
-	tables, err := d.Config.Tables()
-	if err != nil {
-		return now, err
-	}
-	if err := d.Database.Ping(ctx); err != nil {
-		return now, err
-	}
-	for _, t := range tables {
-		b, err := d.Database.Browser(ctx, t.Layout)
+// read reads the facts and judges them, together with what an earlier examination found beyond facts.
+func (d *Desk) read(ctx context.Context, before Overview, examined condition.Report) Overview {
+	ctx, cancel := context.WithTimeout(ctx, sampleLimit)
+	defer cancel()
+	x := d.Examination
+	x.Facts = sync.OnceValues(func() (operate.Facts, error) {
+		tables, err := condition.Watch(d.Config)
 		if err != nil {
-			continue // the conditions say why
+			return operate.Facts{}, err
 		}
-		if err := d.readTable(ctx, t, b, &now, before); err != nil {
-			return now, err
-		}
+		return d.Database.Facts(ctx, tables, countedForSample)
+	})
+	status := x.Status(ctx)
+	now := unknown()
+	now.At = time.Now().UTC()
+	if status.Facts == nil {
+		_, err := x.Facts()
+		now = before
+		now.Error = fmt.Sprint(err)
+	} else {
+		d.add(status.Facts, &now, before)
 	}
-	if now.Pauses, err = AllPauses(ctx, d.Database); err != nil || now.Pauses == nil {
-		now.Pauses = []operate.Pause{} // a role that may not see them, or an older database, has none to show
-	}
-	d.readSinks(ctx, &now)
-	// Letters that this role may not see: a condition says so.
-	pending, _ := d.Database.PendingLetters(ctx, lettersCounted)
-	for _, p := range pending {
-		now.Letters.Pending += p.Letters
-	}
-	now.Letters.Bounded = now.Letters.Pending >= lettersCounted
-	return now, nil
+	report := status.Report.With(examined)
+	now.Worst, now.Findings, now.Unseen, now.ExaminedAt = report.Worst, report.Findings, report.Unseen, examined.At
+	now.Sentence = report.Sentence(status.Facts)
+	return now
 }
 
-func (d *Desk) readTable(ctx context.Context, t config.Table, b *operate.Browser, now *Overview,
-	before Overview) error {
-	lanes, err := b.Lanes(ctx, countedForSample)
-	if err != nil {
-		return err
-	}
-	s := TableState{Table: t.Name(), Log: !t.Layout.KeepsState(), Hidden: lanes.Hidden, Backlog: lanes.Counted,
-		Bounded: lanes.Bounded, Relays: lanes.Relays, at: time.Now()}
-	if to, err := d.Config.SinkOf(t.Name()); err == nil {
-		s.Sink = to.Name
-	}
-	for _, l := range lanes.Lanes {
-		s.Retrying += l.Retrying
-		s.Held += l.Held
-		s.HeldKeys += l.HeldKeys
-		if l.Oldest != nil && (s.Oldest == nil || *l.Oldest > *s.Oldest) {
-			s.Oldest = l.Oldest
+// add adds the facts to an overview.
+func (d *Desk) add(f *operate.Facts, now *Overview, before Overview) {
+	for i := range f.Queues {
+		q := &f.Queues[i]
+		if q.State == operate.NotInstalled {
+			continue
 		}
-		switch l.State {
-		case "free":
-			s.FreeLanes++
-		case "lapsed":
-			s.LapsedLanes++
+		if q.Sink == "" {
+			now.Tables = append(now.Tables, d.tableState(q, before))
 		}
-	}
-	s.Paused = slices.ContainsFunc(lanes.Pauses,
-		func(p operate.Pause) bool { return p.Topic == "" && p.Destination == "" })
-	if s.written, err = b.Written(ctx); err == nil {
-		s.rates(before)
-	}
-	if s.Retrying > 0 && !s.Log && !s.Hidden && len(now.Blocked) < blockedShown {
-		rows, _, err := b.List(ctx, operate.Filter{Statuses: retrying(t.Layout),
-			Limit: blockedShown - len(now.Blocked)})
-		if err != nil {
-			return err
-		}
-		for _, r := range rows {
-			if r.WaitsBehind == nil && r.Attempts > 0 {
-				now.Blocked = append(now.Blocked, Blocked{r, t.Name()})
+		for _, e := range q.Failing {
+			if len(now.Blocked) < blockedShown && e.Attempts > 0 {
+				now.Blocked = append(now.Blocked, Blocked{e, q.Table, q.Sink})
 			}
 		}
 	}
-	now.Tables = append(now.Tables, s)
-	return nil
-}
-
-// retrying is the status of an event that has failed and is tried again.
-func retrying(l outbox.Layout) []string {
-	switch {
-	case l.Status == "":
-		return []string{"retry"}
-	case l.Retrying != "":
-		return []string{l.Retrying}
+	now.Pauses = f.Pauses
+	for _, p := range f.DeadLetters {
+		now.Letters.Pending += p.Letters
 	}
-	return []string{l.Pending}
+	now.Letters.Bounded = now.Letters.Pending >= countedForSample
+	d.addSinks(f, now)
 }
 
-// rates are what was written and delivered since the sample before.
+// tableState returns the state of a table, or of a log for one of its readers.
+func (d *Desk) tableState(q *operate.Queue, before Overview) TableState {
+	s := TableState{Table: q.Table, Group: q.Group, Log: q.Log, Hidden: q.State != operate.Known, Why: q.Why, Paused: q.Paused,
+		Backlog: q.Waiting, Bounded: q.Bounded, Oldest: q.Oldest, Retrying: q.Retrying, HeldKeys: q.Keys, Held: q.Blocked,
+		LapsedLanes: q.Expired, FreeLanes: outbox.LaneCount - q.Held - q.Expired, Relays: []operate.RelayView{},
+		queue: q.Name, written: q.Inserted, at: time.Now()}
+	if to, err := d.Config.SinkOf(q.Table); err == nil && q.Group == "" {
+		s.Sink = to.Name
+	}
+	for _, p := range q.Processes {
+		s.Relays = append(s.Relays, operate.RelayView{Owner: p.Owner, Name: p.Name, JoinedAt: p.JoinedAt, ExpiresIn: p.ExpiresIn,
+			Lanes: p.Lanes})
+	}
+	s.rates(before)
+	return s
+}
+
+// rates sets the rates since the sample before.
 func (s *TableState) rates(before Overview) {
-	i := slices.IndexFunc(before.Tables, func(t TableState) bool { return t.Table == s.Table })
-	if i < 0 || before.Error != "" {
+	i := slices.IndexFunc(before.Tables, func(t TableState) bool { return t.queue == s.queue })
+	if i < 0 || before.Error != "" || s.written == nil || before.Tables[i].written == nil {
 		return
 	}
 	was := before.Tables[i]
 	seconds := s.at.Sub(was.at).Seconds()
-	if seconds <= 0 || s.written < was.written {
+	if seconds <= 0 || *s.written < *was.written {
 		return
 	}
-	written := float64(s.written-was.written) / seconds
+	written := float64(*s.written-*was.written) / seconds
 	s.WrittenPerSecond = &written
 	if !s.Bounded && !was.Bounded && !s.Hidden {
 		delivered := max(written-float64(s.Backlog-was.Backlog)/seconds, 0)
@@ -420,107 +375,54 @@ func (s *TableState) rates(before Overview) {
 	}
 }
 
-// readSinks joins the settings, what relays have told, and the debts.
-func (d *Desk) readSinks(ctx context.Context, now *Overview) {
+// addSinks joins the sinks of the settings, those that live relays report, and those that have
+// pending deliveries.
+func (d *Desk) addSinks(f *operate.Facts, now *Overview) {
 	find := func(name string) *SinkState {
 		for i := range now.Sinks {
 			if now.Sinks[i].Name == name {
 				return &now.Sinks[i]
 			}
 		}
-		now.Sinks = append(now.Sinks, SinkState{Name: name, Ready: true, Tables: []string{}})
+		now.Sinks = append(now.Sinks, SinkState{Name: name, State: "unknown", Tables: []string{}})
 		return &now.Sinks[len(now.Sinks)-1]
 	}
 	for _, s := range d.Config.AllSinks() {
 		find(s.Name).URL = s.Masked()
 	}
-	for _, t := range TroublesOf(ctx, d.Database, "") {
-		for name, why := range t.Sinks {
-			s := find(name)
-			s.Ready, s.Reason, s.Since = false, why, t.Since
+	for i := range f.Queues {
+		q := &f.Queues[i]
+		if q.Group == "" {
+			for _, name := range condition.ServedSinks(q) {
+				find(name).report("available", "", nil)
+			}
 		}
-	}
-	debts, err := d.Database.Debts(ctx)
-	if err != nil {
-		return // there are none, or this role may not see them
-	}
-	for _, debt := range debts {
-		s := find(debt.Sink)
-		s.Owed += debt.Owed
-		s.Retrying += debt.Retrying
-		s.Dead += debt.Dead
-		s.Tables = append(s.Tables, debt.Table)
-		if debt.Oldest != nil && (s.Oldest == nil || *debt.Oldest > *s.Oldest) {
-			s.Oldest = debt.Oldest
+		for _, p := range q.Alive() {
+			for name, why := range p.Slow {
+				find(name).report("slow", why, p.Since)
+			}
+			for name, why := range p.Sinks {
+				find(name).report("down", why, p.Since)
+			}
+		}
+		if q.Sink == "" {
+			continue
+		}
+		s := find(q.Sink)
+		s.Owed += q.Waiting
+		s.Retrying += q.Retrying
+		s.Dead += f.Dead[[2]string{q.Table, q.Sink}]
+		s.Tables = append(s.Tables, q.Table)
+		if q.Oldest != nil && (s.Oldest == nil || *q.Oldest > *s.Oldest) {
+			s.Oldest = q.Oldest
 		}
 	}
 	slices.SortStableFunc(now.Sinks, func(a, b SinkState) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// headline is a finding's sentence without what waited when it was found, and without what its list
-// says in full where it is longer than one reads at a glance.
-func headline(says string) string {
-	const most, least = 100, 30
-	for _, behind := range []string{", where ", ": "} {
-		if what, waited, _ := strings.Cut(says, behind); strings.Contains(waited, "the oldest for") {
-			says = what
-		}
-	}
-	for _, detail := range []string{": ", "; "} {
-		if at := strings.Index(says, detail); len(says) > most && at >= least {
-			says = says[:at]
-		}
-	}
-	return says
-}
-
-// judge takes over what an examination has found, and says in one sentence how it stands.
-func (o *Overview) judge(r condition.Report) {
-	o.Worst, o.Findings, o.Unseen, o.ExaminedAt = r.Worst, r.Findings, r.Unseen, r.At
-	if o.Findings == nil {
-		o.Findings, o.Unseen = []condition.Finding{}, []condition.Unseen{}
-	}
-	waiting, bounded := 0, ""
-	var oldest float64
-	for _, t := range o.Tables {
-		waiting += t.Backlog
-		if t.Bounded {
-			bounded = "at least "
-		}
-		if t.Oldest != nil {
-			oldest = max(oldest, *t.Oldest)
-		}
-	}
-	for _, s := range o.Sinks {
-		waiting += s.Owed
-		if s.Oldest != nil {
-			oldest = max(oldest, *s.Oldest)
-		}
-	}
-	waits := "nothing waits"
-	if waiting > 0 {
-		age := time.Duration(oldest * float64(time.Second))
-		waits = fmt.Sprintf("%s%d wait, the oldest "+
-			"%s", bounded, waiting, age.Round(max(time.Second, age/100).Round(time.Second)))
-		if age < time.Second {
-			waits = fmt.Sprintf("%s%d wait, the oldest less than a second", bounded, waiting)
-		}
-	}
-	switch {
-	case o.Error != "":
-		o.Worst, o.Sentence = condition.Critical, "The database cannot be asked: "+o.Error
-	case len(o.Findings) == 0:
-		o.Sentence = "All is well: " + waits + "."
-	case o.Worst == condition.Notice:
-		// What has begun at some time tells more than how the installation is.
-		news := max(slices.IndexFunc(o.Findings, func(f condition.Finding) bool { return f.Since != nil }), 0)
-		o.Sentence = fmt.Sprintf("All is well: %s. Worth knowing: "+
-			"%s.", waits, strings.TrimSuffix(o.Findings[news].Says, "."))
-	default:
-		first := headline(strings.TrimSuffix(o.Findings[0].Says, "."))
-		if word, _, _ := strings.Cut(first, " "); !strings.ContainsAny(word, "_.") { // else it is a table's name
-			first = strings.ToUpper(first[:1]) + first[1:]
-		}
-		o.Sentence = first + "; " + waits + "."
+// report takes over the state that a live relay reports, unless another relay reports a worse one.
+func (s *SinkState) report(state, why string, since *time.Time) {
+	if order := []string{"unknown", "available", "slow", "down"}; slices.Index(order, state) > slices.Index(order, s.State) {
+		s.State, s.Reason, s.Since = state, why, since
 	}
 }

@@ -81,6 +81,8 @@ type ForPeople interface {
 	Letters(ctx context.Context, layouts []outbox.Layout) (deadletter.Store, error)
 	// Pauses opens what operators have paused.
 	Pauses(ctx context.Context) (*operate.Pauses, error)
+	// Facts reads the state of the tables and of their readers.
+	Facts(ctx context.Context, tables []operate.Watched, limit int) (operate.Facts, error)
 	// Debts returns what sinks of tables with routes have not taken.
 	Debts(ctx context.Context) ([]operate.Debt, error)
 	// MoveDebt gives some of what a sink owes to another one, the oldest first.
@@ -164,6 +166,8 @@ type Migrations interface {
 	Down(ctx context.Context, steps int, set string) error
 	// Print writes the SQL of the sets, or all, and needs no database.
 	Print(w io.Writer, sets ...string) error
+	// Required returns the version of a set that this program needs.
+	Required(set string) uint
 	// Lacks says why the database has not got an ability that others have, for those that it has
 	// not got.
 	Lacks(what Ability) string

@@ -46,8 +46,29 @@ func examination(cfg config.Config, db condition.Database) condition.Examination
 		Migrations: func(ctx context.Context) ([]migration.SetStatus, error) {
 			return MigrationsOf(cfg.Database).Status(ctx)
 		}}
+	x.Required = MigrationsOf(cfg.Database).Required
 	x.File, _ = FileOf(cfg.Database)
 	return x
+}
+
+// statusPatience is how long a status may take, the connection included.
+const statusPatience = 5 * time.Second
+
+// Status reads the facts of the tables of the settings and judges them. A database that does not
+// answer is a finding, and no error.
+func Status(ctx context.Context, cfg config.Config) (condition.Status, error) {
+	limited, cancel := context.WithTimeout(ctx, statusPatience)
+	defer cancel()
+	x := examination(cfg, nil)
+	db, err := openNow(limited, cfg.Database, use{name: "outbox status", conns: 1})
+	if errors.As(err, new(*pooler.SuperuserError)) {
+		return condition.Status{}, err
+	}
+	if x.DBErr = err; err == nil {
+		defer db.Close()
+		x.DB = db
+	}
+	return x.Status(limited), ctx.Err()
 }
 
 // Why explains where an event is: in the named table, or "" for any that the settings know.

@@ -238,6 +238,9 @@ func (postgresMigrations) Export(
 	return pgmigrations.Export(dir, format, sets...)
 }
 
+// Required implements Migrations.
+func (postgresMigrations) Required(set string) uint { return pgmigrations.Required(set) }
+
 // Lacks is empty: it has all abilities.
 func (postgresMigrations) Lacks(Ability) string { return "" }
 

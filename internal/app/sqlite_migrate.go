@@ -60,6 +60,9 @@ func (m sqliteMigrations) Down(ctx context.Context, steps int, set string) (err 
 	return sqlitemigrations.Down(ctx, db.Writes(), steps, set)
 }
 
+// Required implements Migrations.
+func (sqliteMigrations) Required(set string) uint { return sqlitemigrations.Required(set) }
+
 // Lacks implements Migrations.
 func (m sqliteMigrations) Lacks(what Ability) string {
 	switch what {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,11 +25,12 @@ type exitCode int
 
 func (exitCode) Error() string { return "" }
 
-// The exit codes of outbox doctor for the worst that it has found. A notice is no reason to stop a
+// The exit codes of status, doctor and verify for the worst finding. Advice is no reason to stop a
 // deployment.
 const (
 	foundWarning  exitCode = 3
 	foundCritical exitCode = 4
+	foundUnknown  exitCode = 5
 )
 
 func (a *application) doctor() *cobra.Command {
@@ -137,41 +139,60 @@ func verdict(r condition.Report) error {
 	switch r.Worst {
 	case condition.Critical:
 		return foundCritical
+	case condition.Uncertain:
+		return foundUnknown
 	case condition.Warning:
 		return foundWarning
 	}
 	return nil
 }
 
-// printReport prints what was found, the worst first, and then what could not be looked for.
+// printReport prints the findings, the worst first, and then what could not be looked at.
 func (a *application) printReport(form string, r condition.Report) error {
 	if form == "json" {
 		return printJSON(a.Out, r)
 	}
+	if err := a.printFindings(r); err != nil {
+		return err
+	}
+	counts := map[condition.Severity]int{}
 	for _, f := range r.Findings {
-		_, err := fmt.Fprintf(a.Out, "%-8s  %s  %s\n          do: %s\n          see "+
-			"%s\n", f.Severity, f.ID, oneLine(f.Says),
+		counts[f.Severity]++
+	}
+	unknown := 0
+	for _, u := range r.Unseen {
+		if u.State == operate.Unknown {
+			unknown++
+		}
+	}
+	summary := fmt.Sprintf("%d conditions checked: ", r.Asked)
+	switch {
+	case unknown > 0:
+		summary += fmt.Sprintf("%d unknown, %d critical, %s", unknown, counts[condition.Critical],
+			counted(counts[condition.Warning], "warning"))
+	case len(r.Findings) == 0:
+		summary += "healthy"
+	default:
+		summary += fmt.Sprintf("%d critical, %s, %d advice", counts[condition.Critical],
+			counted(counts[condition.Warning], "warning"), counts[condition.Advice])
+	}
+	_, err := fmt.Fprintln(a.Out, summary)
+	return err
+}
+
+// printFindings prints each finding with its remedy, and to stderr what could not be looked at.
+func (a *application) printFindings(r condition.Report) error {
+	for _, f := range r.Findings {
+		_, err := fmt.Fprintf(a.Out, "%-8s  %s  %s\n          do: %s\n          see %s\n", f.Severity, f.ID, oneLine(f.Says),
 			oneLine(f.Remedy), f.See)
 		if err != nil {
 			return fmt.Errorf("print result: %w", err)
 		}
 	}
 	for _, u := range r.Unseen {
-		fmt.Fprintf(a.Err, "not seen  %s  %s: %s\n", u.ID, u.Name, oneLine(u.Why))
+		fmt.Fprintf(a.Err, "%s  %s: %s\n", strings.TrimSpace(u.State+"  "+u.ID), u.Name, oneLine(u.Why))
 	}
-	counts := map[condition.Severity]int{}
-	for _, f := range r.Findings {
-		counts[f.Severity]++
-	}
-	summary := fmt.Sprintf("%d conditions looked for: ", r.Asked)
-	if len(r.Findings) == 0 {
-		summary += "all is well"
-	} else {
-		summary += fmt.Sprintf("%d critical, %s, %s", counts[condition.Critical],
-			counted(counts[condition.Warning], "warning"), counted(counts[condition.Notice], "notice"))
-	}
-	_, err := fmt.Fprintln(a.Out, summary)
-	return err
+	return nil
 }
 
 func (a *application) why() *cobra.Command {

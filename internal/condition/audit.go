@@ -37,7 +37,11 @@ func canary(ctx context.Context, x *Examination) ([]Finding, error) {
 		if t.Name() != x.Canary.Table {
 			continue
 		}
-		e, err := t.browser.Show(ctx, x.Canary.ID.String(), "")
+		b, err := x.DB.Browser(ctx, t.Layout)
+		if err != nil {
+			return nil, err
+		}
+		e, err := b.Show(ctx, x.Canary.ID.String(), "")
 		switch {
 		case errors.Is(err, operate.ErrNoEvent):
 			return nil, nil // settled, in a table that keeps nothing

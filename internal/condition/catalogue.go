@@ -1,7 +1,5 @@
 package condition
 
-import "github.com/outboxrelay/outbox/internal/config"
-
 // away is the one condition that is looked for where there is no database.
 const away = "OBX-006"
 
@@ -20,7 +18,7 @@ const audit Category = "audit"
 // Catalogue is every condition. Ids are given once; a condition that goes takes its id with it.
 var Catalogue = []Condition{
 	{
-		ID: "OBX-001", Name: "variable ignored", Category: "settings", Severity: Warning, Pre: true, check: ignored,
+		ID: "OBX-001", Name: "variable ignored", Category: "settings", Severity: Advice, Pre: true, check: ignored,
 		Means: "A variable of the environment looks like a setting and is none, so what it was meant to set has " +
 			"its default.",
 		Remedy: "correct the variable's name: outbox config print lists all settings, where each comes from, and " +
@@ -35,7 +33,7 @@ var Catalogue = []Condition{
 	},
 	{
 		ID: "OBX-003", Name: "routes that cannot be meant", Category: "settings",
-		Severity: Warning, Pre: true, check: routesOdd,
+		Severity: Advice, Pre: true, check: routesOdd,
 		Means: "A route is behind another that takes all that it would, has a wildcard of a broker, or some events " +
 			"of a table have none and become dead letters.",
 		Remedy: "correct the routes: outbox route test --topic TOPIC says where an event goes",
@@ -48,7 +46,7 @@ var Catalogue = []Condition{
 		Remedy: "chmod 600 the file, and a database's -wal and -shm too",
 	},
 	{
-		ID: "OBX-005", Name: "few open files allowed", Category: "host", Severity: Warning, Pre: true, check: filesFew,
+		ID: "OBX-005", Name: "few open files allowed", Category: "host", Severity: Advice, Pre: true, check: filesFew,
 		Means: "Each stream, connection and sink is an open file. A process at its limit accepts no stream and " +
 			"connects to nothing.",
 		Remedy: "raise the limit: ulimit -n 65536, or LimitNOFILE= in the service's unit",
@@ -62,7 +60,7 @@ var Catalogue = []Condition{
 	},
 	{
 		ID: "OBX-007", Name: "database read-only", Category: "database", Severity: Critical, Pre: true,
-		check: query("condition_read_only"),
+		judge: readOnly,
 		Means: "The server is a standby, or takes no writes of this role. A relay can hold no lease and record " +
 			"nothing.",
 		Remedy: "connect to the primary, or ALTER ROLE, DATABASE or SYSTEM RESET default_transaction_read_only",
@@ -82,12 +80,12 @@ var Catalogue = []Condition{
 		Remedy: "end the transaction that the sentence names",
 	},
 	{
-		ID: "OBX-010", Name: "dead rows", Category: "database", Severity: Warning, check: query("condition_dead_rows"),
+		ID: "OBX-010", Name: "dead rows", Category: "database", Severity: Advice, check: query("condition_dead_rows"),
 		Means:  "A table has more row versions to be vacuumed than rows. Every claim and every index pays for them.",
 		Remedy: "look for OBX-009 and OBX-011 first, then VACUUM the table",
 	},
 	{
-		ID: "OBX-011", Name: "autovacuum off", Category: "database", Severity: Warning, Pre: true,
+		ID: "OBX-011", Name: "autovacuum off", Category: "database", Severity: Advice, Pre: true,
 		check: query("condition_autovacuum"),
 		Means: "Nobody removes old row versions of a table that changes all the time.",
 		Remedy: "ALTER TABLE … RESET (autovacuum_enabled), or ALTER SYSTEM SET autovacuum = on and SELECT " +
@@ -107,14 +105,14 @@ var Catalogue = []Condition{
 		Remedy: "put sslmode=verify-full and sslrootcert=FILE into the database's URL",
 	},
 	{
-		ID: "OBX-014", Name: "pooler in between", Category: "database", Severity: Notice, Pre: true, check: pooled,
+		ID: "OBX-014", Name: "pooler in between", Category: "database", Severity: Advice, Pre: true, check: pooled,
 		Means: "A pooler that lends sessions lets nobody listen, so a relay finds new events by polling: later by " +
 			"up to --poll-max.",
 		Remedy: "give relays the URL of PostgreSQL itself where latency matters",
 	},
 	{
 		ID: "OBX-015", Name: "role may do everything", Category: "database",
-		Severity: Notice, Pre: true, check: query("condition_superuser"),
+		Severity: Advice, Pre: true, check: query("condition_superuser"),
 		Means: "A superuser, and a role with BYPASSRLS, sees all tenants and may drop what it serves. A mistake of " +
 			"a relay's host is a mistake of the database's.",
 		Remedy: "make the roles with outbox migrate roles, and give the relay a login that has outbox_relay",
@@ -126,7 +124,7 @@ var Catalogue = []Condition{
 		Remedy: "free space, shorten --retention, and then outbox purge",
 	},
 	{
-		ID: "OBX-017", Name: "migrations missing", Category: "schema", Severity: Critical, Pre: true, check: migrations,
+		ID: "OBX-017", Name: "migrations missing", Category: "schema", Severity: Critical, Pre: true, judge: schemaOutdated, check: migrations,
 		Means: "The database's tables are older than this program, or a migration has stopped half way. What needs " +
 			"the newer ones fails.",
 		Remedy: "run outbox migrate up; outbox migrate status says what that would do",
@@ -157,7 +155,7 @@ var Catalogue = []Condition{
 		Remedy: "make the index that the sentence names",
 	},
 	{
-		ID: "OBX-022", Name: "index invalid", Category: "schema", Severity: Warning, Pre: true,
+		ID: "OBX-022", Name: "index invalid", Category: "schema", Severity: Advice, Pre: true,
 		check:  query("condition_index_invalid"),
 		Means:  "An index whose making was broken off is paid for by every write and used by no query.",
 		Remedy: "DROP INDEX CONCURRENTLY, then make it again",
@@ -186,72 +184,72 @@ var Catalogue = []Condition{
 		Remedy: "renew the server's certificate",
 	},
 	{
-		ID: "OBX-027", Name: "sink down", Category: "sinks", Severity: Critical, check: sinkDown,
+		ID: "OBX-027", Name: "sink down", Category: "sinks", Severity: Critical, judge: sinkDown,
 		Means: "Relays cannot publish to a sink. Its events wait in their table; no attempt is counted and nothing " +
 			"is lost.",
 		Remedy: "bring the sink back: delivery goes on by itself within seconds, in order",
 		Alert:  "OutboxSinkDown",
 	},
 	{
-		ID: "OBX-028", Name: "sink owes", Category: "sinks", Severity: Warning, check: sinkOwes,
+		ID: "OBX-028", Name: "sink owes", Category: "sinks", Severity: Warning, judge: ofQueues(deliveriesLate),
 		Means: "A sink of a table with routes has not taken events that its other sinks have. They count as " +
 			"delivered, and wait for this one.",
 		Remedy: "outbox events --table TABLE --to SINK says why each waits",
 		Alert:  "OutboxSinkOwes",
 	},
 	{
-		ID: "OBX-029", Name: "sink served by nobody", Category: "sinks", Severity: Critical, check: sinkUnserved,
+		ID: "OBX-029", Name: "sink served by nobody", Category: "sinks", Severity: Critical, judge: ofQueues(unserved),
 		Means:  "A sink owes events and no relay that is alive has a sink of that name.",
 		Remedy: "start a relay whose settings have the sink, or outbox sinks move or forget what it owes",
 		Alert:  "OutboxSinkUnserved",
 	},
 	{
-		ID: "OBX-030", Name: "no relay", Category: "relays", Severity: Critical, check: ofTables(noRelay),
+		ID: "OBX-030", Name: "no relay", Category: "relays", Severity: Critical, judge: ofQueues(noReader),
 		Means:  "No relay is alive that serves a table: its events wait, safe and undelivered.",
 		Remedy: "start one: outbox relay",
 		Alert:  "OutboxNoRelay",
 	},
 	{
 		ID: "OBX-031", Name: "lanes held by nobody", Category: "relays",
-		Severity: Critical, check: ofTables(lanesUnheld),
+		Severity: Critical, judge: ofQueues(lanesUnheld),
 		Means: "Relays are alive and some lanes are nobody's, so the keys of those wait. After a relay's death " +
 			"that lasts as long as its lease.",
 		Remedy: "wait for the lease to end; if it lasts, read the relays' logs and look whether somebody holds rows " +
 			"of outbox_lanes locked",
 	},
 	{
-		ID: "OBX-032", Name: "relay hindered", Category: "relays", Severity: Critical, check: relayHindered,
+		ID: "OBX-032", Name: "relay hindered", Category: "relays", Severity: Critical, judge: ofQueues(relayHindered),
 		Means:  "A relay that is alive says that it cannot serve a table, in the words of its /readyz.",
 		Remedy: "docs/operations/incidents.md says what each reason asks for",
 		Alert:  "OutboxNotReady",
 	},
 	{
-		ID: "OBX-033", Name: "relay alone", Category: "relays", Severity: Notice, check: ofTables(relayAlone),
+		ID: "OBX-033", Name: "relay alone", Category: "relays", Severity: Advice, judge: ofQueues(relayAlone),
 		Means:  "When the only relay dies, its events wait until somebody starts another.",
 		Remedy: "start a second relay with the same settings: they share the lanes, and each takes over from the other",
 	},
 	{
 		ID: "OBX-034", Name: "lane under suspicion", Category: "relays", Severity: Warning,
-		check: ofTables(laneSuspect),
+		judge: ofQueues(laneSuspect),
 		Means: "Relays died again and again at one lane, so its events are tried in small batches to find the one " +
 			"that kills.",
 		Remedy: "outbox events show ID of the event that the sentence names; outbox events skip ID " +
 			"--yes --reason TEXT ends it",
 	},
 	{
-		ID: "OBX-035", Name: "events late", Category: "events", Severity: Critical, check: ofTables(eventsLate),
+		ID: "OBX-035", Name: "events late", Category: "events", Severity: Critical, judge: ofQueues(eventsLate),
 		Means:  "Events wait for longer than they should. The worse findings above this one say why.",
 		Remedy: "outbox lanes and outbox why ID name what it waits for",
 		Alert:  "OutboxLate",
 	},
 	{
-		ID: "OBX-036", Name: "key blocked", Category: "events", Severity: Warning, check: keyBlocked,
+		ID: "OBX-036", Name: "key blocked", Category: "events", Severity: Warning, judge: ofQueues(keyBlocked),
 		Means: "An event fails, and what is behind it in its key waits, so that order holds. Other keys go on.",
 		Remedy: "outbox events retry ID once the cause is gone, or outbox events skip ID --yes --reason TEXT to " +
 			"give the event up",
 	},
 	{
-		ID: "OBX-037", Name: "event parked", Category: "events", Severity: Warning, check: eventParked,
+		ID: "OBX-037", Name: "event parked", Category: "events", Severity: Warning, judge: ofQueues(eventParked),
 		Means: "Somebody has set the next attempt of an event so far off that nobody waits for it. Its key waits " +
 			"with it.",
 		Remedy: "outbox events retry ID tries it now",
@@ -264,30 +262,24 @@ var Catalogue = []Condition{
 		Remedy: "remove what refuses the UPDATE, then outbox events retry ID",
 	},
 	{
-		ID: "OBX-039", Name: "delivery paused", Category: "events", Severity: Warning, check: paused,
+		ID: "OBX-039", Name: "delivery paused", Category: "events", Severity: Warning, judge: paused,
 		Means:  "An operator has paused a table, a topic, a destination or a sink. What it holds back waits, in order.",
 		Remedy: "outbox resume with the same names; outbox pauses lists them",
 	},
 	{
-		ID: "OBX-040", Name: "one tenant crowds", Category: "events", Severity: Notice, check: tenantCrowds,
+		ID: "OBX-040", Name: "one tenant crowds", Category: "events", Severity: Advice, check: tenantCrowds,
 		Means: "Most of what waits is one tenant's. Others have their share of every claim, so they are hardly " +
 			"slower.",
 		Remedy: "outbox lanes --by tenant has the numbers; ask the tenant, or pause its topics",
 	},
 	{
-		ID: "OBX-041", Name: "dead letters pending", Category: "letters", Severity: Warning, check: lettersPending,
+		ID: "OBX-041", Name: "dead letters pending", Category: "letters", Severity: Warning, judge: deadLetters,
 		Means:  "Events or jobs have failed for good. Nobody gets them unless somebody replays them.",
 		Remedy: "outbox dlq stats groups them by cause; outbox dlq replay or discard ends them",
 		Alert:  "OutboxDead",
 	},
 	{
-		ID: "OBX-042", Name: "dead letters forgotten", Category: "letters",
-		Severity: Warning, check: query("condition_letters_forgotten", config.Letters),
-		Means:  "A dead letter has been pending for longer than a day: nobody looks.",
-		Remedy: "outbox dlq list --until 1d shows them; outbox dlq replay or discard ends them",
-	},
-	{
-		ID: "OBX-043", Name: "nothing is removed", Category: "letters", Severity: Warning, check: kept,
+		ID: "OBX-043", Name: "nothing is removed", Category: "letters", Severity: Advice, check: kept,
 		Means: "A table keeps every delivered event for ever, and grows without end. Backups and index builds grow " +
 			"with it.",
 		Remedy: "set --retention for the table, or --settle TABLE=delete",
@@ -300,7 +292,7 @@ var Catalogue = []Condition{
 	},
 	{
 		ID: "OBX-045", Name: "subscription idle", Category: "consumers",
-		Severity: Warning, check: query("condition_subscriptions", "outbox_subscriptions"),
+		Severity: Warning, judge: subscriptionIdle,
 		Means: "A subscription has events, and no consumer asks for them or acknowledges them. The log keeps its rows " +
 			"for as long, up to 30 days (outbox_subscriptions.keep).",
 		Remedy: "start its consumer, or outbox subscriptions remove NAME if there is none any more",
@@ -350,20 +342,20 @@ var Catalogue = []Condition{
 		Remedy: "outbox why ID of the event that the sentence names",
 	},
 	{
-		ID: "OBX-053", Name: "versions differ", Category: "relays", Severity: Notice, check: query("condition_versions"),
+		ID: "OBX-053", Name: "versions differ", Category: "relays", Severity: Advice, check: query("condition_versions"),
 		Means: "Relays, gateways or workers of several versions are connected to this database. If nobody is " +
 			"upgrading, one was forgotten.",
 		Remedy: "restart those of the other version: SELECT pid, client_addr, application_name FROM pg_stat_activity " +
 			"says whose sessions they are",
 	},
 	{
-		ID: "OBX-054", Name: "relays vanish", Category: "relays", Severity: Warning, check: ofTables(relaysVanish),
+		ID: "OBX-054", Name: "relays vanish", Category: "relays", Severity: Warning, judge: ofQueues(relaysVanish),
 		Means: "Relays die, or lose the database, without giving up their lanes. Each time these wait until the " +
 			"lease lapses.",
 		Remedy: "read the logs of the relays that the sentence names, and of what starts them: memory, restarts, network",
 	},
 	{
-		ID: "OBX-055", Name: "settings differ", Category: "relays", Severity: Warning, check: settingsDiffer,
+		ID: "OBX-055", Name: "settings differ", Category: "relays", Severity: Warning, judge: ofQueues(sinksDiffer), check: settingsDiffer,
 		Means: "The relays of a table do not have the same settings. Each relay delivers its own lanes, so two " +
 			"events can be delivered under different settings. Different sinks or routes are a warning after 10 minutes, " +
 			"a time that a deployment may need; this comparison includes relays of the library, whose sinks are compared " +
@@ -372,7 +364,7 @@ var Catalogue = []Condition{
 			"that a notice names",
 	},
 	{
-		ID: "OBX-056", Name: "sink slow", Category: "sinks", Severity: Warning, check: sinkSlow,
+		ID: "OBX-056", Name: "sink slow", Category: "sinks", Severity: Warning, judge: sinkSlow,
 		Means: "The sink takes what it is sent, and takes long. Its events are late by as much, and a worker that " +
 			"waits for it claims nothing else.",
 		Remedy: "look at the sink's own metrics; a table with routes waits for it only for --route-timeout",
@@ -389,5 +381,11 @@ var Catalogue = []Condition{
 		Means: "A foreign key, a trigger, a rule or a storage setting of an outbox table does not come from Outbox. " +
 			"It can lose rows, refuse what a relay records, or keep old rows in the table.",
 		Remedy: "remove it, or accept it and exclude this condition with --skip",
+	},
+	{
+		ID: "OBX-059", Name: "lock held", Category: "database", Severity: Critical, judge: locked,
+		Means: "A session holds a lock that another session waits for at an outbox table. While a relay waits, its events " +
+			"are not delivered; while a producer waits, its transaction is not committed.",
+		Remedy: "end the transaction of the blocking session",
 	},
 }

@@ -66,19 +66,22 @@ func pooled(ctx context.Context, x *Examination) ([]Finding, error) {
 	return at("database", "the database's URL leads to a pooler and not to PostgreSQL itself"), nil
 }
 
+// migrations reports the sets that no migration has recorded. The recorded ones are schemaOutdated's.
 func migrations(ctx context.Context, x *Examination) (found []Finding, err error) {
 	if x.Migrations == nil {
 		return nil, errNothing
 	}
+	facts, err := x.Facts()
+	if err != nil {
+		return nil, err
+	}
 	sets, err := x.Migrations(ctx)
 	for _, s := range sets {
-		switch {
-		case s.Dirty:
-			found = append(found, at(s.Set, "the migrations of %s have stopped half way, at version %d",
-				s.Set, s.Current)...)
-		case len(s.Pending) > 0:
-			found = append(found, at(s.Set, "set %s is at version %d of %d", s.Set, s.Current, s.Latest)...)
+		_, recorded := facts.Sets[s.Set]
+		if recorded || len(s.Pending) == 0 || s.Current == 0 && s.Set != "core" {
+			continue
 		}
+		found = append(found, at(s.Set, "set %s is at version %d of %d", s.Set, s.Current, s.Latest)...)
 	}
 	return found, err
 }
@@ -110,45 +113,6 @@ func opening(because func(error) bool) check {
 	}
 }
 
-func noRelay(_ *Examination, t *served) []Finding {
-	if alive(t.lanes.Relays) > 0 {
-		return nil
-	}
-	process, remedy := t.process()
-	_, n := t.undelivered()
-	f := at(t.Name(), "no %s serves %s, where %s", process, t.Name(), t.waiting())
-	if n == 0 {
-		f = at(t.Name(), "no %s serves %s; nothing waits there", process, t.Name())
-		f[0].Severity = Warning
-	}
-	f[0].Remedy = remedy
-	return f
-}
-
-// process names the processes that may serve a table. If they are those of a group, it also returns
-// how to start one: a relay would be refused.
-func (s *served) process() (name, remedy string) {
-	group, ok := strings.CutPrefix(s.lanes.Reader, "group:")
-	if !ok || !s.Layout.KeepsState() {
-		return "relay", ""
-	}
-	return "process of group " + group, "start a process of the group, and not a relay; if sinks are to have the " +
-		"events, see outbox lanes reader --help"
-}
-
-// waiting says how many events wait, and for how long the first.
-func (s *served) waiting() string {
-	oldest, n := s.undelivered()
-	text := many(n, "event") + wait(n)
-	if s.lanes.Bounded {
-		text = fmt.Sprintf("%d events or more wait", n)
-	}
-	if oldest > 0 {
-		text += ", the oldest for " + lasting(oldest)
-	}
-	return text
-}
-
 func many(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -174,243 +138,6 @@ func lasting(d time.Duration) string {
 		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
 	}
 	return d.Round(100 * time.Millisecond).String()
-}
-
-func alive(relays []operate.RelayView) (n int) {
-	for _, r := range relays {
-		if r.ExpiresIn > 0 {
-			n++
-		}
-	}
-	return n
-}
-
-// settling is how long relays that have just come may take to share the lanes.
-const settling = 30 * time.Second
-
-func lanesUnheld(x *Examination, t *served) []Finding {
-	settled := slices.ContainsFunc(t.lanes.Relays, func(r operate.RelayView) bool {
-		return r.ExpiresIn > 0 && x.Now().Sub(r.JoinedAt) > min(settling, x.Limits.Late)
-	})
-	unheld, waiting := 0, 0
-	for _, l := range t.lanes.Lanes {
-		if l.State != "held" {
-			unheld, waiting = unheld+1, waiting+l.Backlog
-		}
-	}
-	if !settled || unheld == 0 {
-		return nil
-	}
-	return at(t.Name(), "%d of %d lanes of %s are held by no relay; relays alive: %d; events that wait there: %d",
-		unheld, outbox.LaneCount, t.Name(), alive(t.lanes.Relays), waiting)
-}
-
-func relayAlone(_ *Examination, t *served) []Finding {
-	if alive(t.lanes.Relays) != 1 {
-		return nil
-	}
-	process, remedy := t.process()
-	f := at(t.Name(), "one %s alone serves %s", process, t.Name())
-	f[0].Remedy = remedy
-	return f
-}
-
-// vanishing is how many relays of a table are too many to be gone without a word. Each is
-// remembered for a minute.
-const vanishing = 3
-
-func relaysVanish(_ *Examination, t *served) []Finding {
-	var gone []string
-	for _, r := range t.lanes.Relays {
-		if r.ExpiresIn <= 0 {
-			gone = append(gone, r.Name)
-		}
-	}
-	if len(gone) < vanishing {
-		return nil
-	}
-	return at(t.Name(), "%d relays of %s have vanished of late: %s", len(gone), t.Name(), strings.Join(gone, "; "))
-}
-
-// settingsDiffer compares what relays have recorded, and the fingerprints of the command's relays.
-func settingsDiffer(ctx context.Context, x *Examination) (found []Finding, err error) {
-	found, err = ofTables(sinksDiffer)(ctx, x)
-	fingerprints, failed := query("condition_settings")(ctx, x)
-	if errors.Is(failed, errNothing) { // SQLite keeps no list of sessions
-		failed = nil
-	}
-	return append(found, fingerprints...), errors.Join(err, failed)
-}
-
-// sinksDiffer compares the relays that have all served a table for longer than a deployment takes.
-func sinksDiffer(x *Examination, t *served) (found []Finding) {
-	var first operate.RelayView
-	seen := map[string]bool{"": true}
-	for _, r := range t.lanes.Relays {
-		if r.ExpiresIn <= 0 || x.Now().Sub(r.JoinedAt) <= x.Limits.Differ || seen[r.Serves] {
-			continue
-		}
-		seen[r.Serves] = true
-		if first.Serves == "" {
-			first = r
-			continue
-		}
-		later := first.JoinedAt
-		if r.JoinedAt.After(later) {
-			later = r.JoinedAt
-		}
-		found = append(found, Finding{About: t.Name(), Since: &later, Says: fmt.Sprintf("relay %q and relay %q of %s have "+
-			"different sinks or routes for %s: only the first has %s; only the second has %s", first.Name, r.Name, t.Name(),
-			lasting(x.Now().Sub(later)), onlyIn(first.Serves, r.Serves), onlyIn(r.Serves, first.Serves))})
-	}
-	return found
-}
-
-// onlyIn returns the lines of a text that another lacks.
-func onlyIn(text, other string) string {
-	there := strings.Split(other, "\n")
-	lines := slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return slices.Contains(there, line) })
-	if len(lines) == 0 {
-		return "nothing more"
-	}
-	return strings.Join(lines, ", ")
-}
-
-func laneSuspect(_ *Examination, t *served) (found []Finding) {
-	for _, l := range t.lanes.Lanes {
-		switch {
-		case !l.Suspect:
-		case l.TrialEvent != nil:
-			found = append(found, at(t.Name(), "%d relays died at lane %d of %s; event %s is tried alone",
-				l.Crashes, l.Lane, t.Name(), l.TrialEvent)...)
-		default:
-			found = append(found, at(t.Name(), "%d relays died at lane %d of %s; its events are tried %d at a time",
-				l.Crashes, l.Lane, t.Name(), max(l.TrialSize, 1))...)
-		}
-	}
-	return found
-}
-
-func relayHindered(_ context.Context, x *Examination) (found []Finding, err error) {
-	all, err := x.troubles()
-	for _, t := range all {
-		if t.Relay != "" && t.Why != "" {
-			found = append(found, Finding{About: t.Relay, Since: t.Since,
-				Says: fmt.Sprintf("relay %s does not serve %s: %s", t.Relay, t.Of, t.Why)})
-		}
-	}
-	return found, err
-}
-
-func eventsLate(x *Examination, t *served) []Finding {
-	if oldest, _ := t.undelivered(); oldest <= x.Limits.Late {
-		return nil
-	}
-	return at(t.Name(), "events of %s are late: %s", t.Name(), t.waiting())
-}
-
-// failing returns the events of a table that wait for their next attempt, the oldest first: at most
-// a thousand.
-func (s *served) failing(ctx context.Context) ([]operate.EventRow, error) {
-	retrying := 0
-	for _, l := range s.lanes.Lanes {
-		retrying += l.Retrying
-	}
-	if retrying == 0 || s.lanes.Hidden || !s.Layout.KeepsState() {
-		return nil, nil
-	}
-	state := s.Layout.Retrying
-	switch {
-	case s.Layout.Status == "":
-		state = "retry"
-	case state == "":
-		state = s.Layout.Pending
-	}
-	rows, _, err := s.browser.List(ctx, operate.Filter{Statuses: []string{state}, Limit: 1000})
-	slices.Reverse(rows)
-	return slices.DeleteFunc(rows, func(r operate.EventRow) bool { return r.NextRetryAt == nil }), err
-}
-
-func keyBlocked(ctx context.Context, x *Examination) (found []Finding, err error) {
-	all, err := x.tables()
-	for i := range all {
-		t := &all[i]
-		held, keys := 0, 0
-		for _, l := range t.lanes.Lanes {
-			held, keys = held+l.Held, keys+l.HeldKeys
-		}
-		if held == 0 {
-			continue
-		}
-		rows, err := t.failing(ctx)
-		if err != nil {
-			return found, err
-		}
-		f := Finding{About: t.Name(), Says: fmt.Sprintf("in %s %s of %s%s behind one that fails", t.Name(),
-			many(held, "event"), many(keys, "key"), wait(held))}
-		for _, r := range rows {
-			if r.Key != nil {
-				f.Since = r.WrittenAt
-				f.Says += fmt.Sprintf("; the first is %s of key %s (%s): %s", r.ID, *r.Key,
-					many(r.Attempts, "failure"), text(r.LastError))
-				break
-			}
-		}
-		found = append(found, f)
-	}
-	return found, err
-}
-
-func text(s *string) string {
-	if s == nil || *s == "" {
-		return "no error is recorded"
-	}
-	return *s
-}
-
-func eventParked(ctx context.Context, x *Examination) (found []Finding, err error) {
-	all, err := x.tables()
-	for i := range all {
-		rows, err := all[i].failing(ctx)
-		if err != nil {
-			return found, err
-		}
-		for _, r := range rows {
-			if r.NextRetryAt.Sub(x.Now()) > x.Limits.Forgotten {
-				when := "never tried again"
-				if r.NextRetryAt.Year() < 9999 {
-					when = "not tried before " + r.NextRetryAt.UTC().Format(time.DateTime)
-				}
-				found = append(found, Finding{About: all[i].Name(), Since: r.WrittenAt,
-					Says:   fmt.Sprintf("event %s of %s is %s", r.ID, all[i].Name(), when),
-					Remedy: fmt.Sprintf("outbox events retry %s --table %s", r.ID, all[i].Name())})
-			}
-		}
-	}
-	return found, err
-}
-
-func paused(ctx context.Context, x *Examination) (found []Finding, err error) {
-	opened, err := x.DB.Pauses(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all, err := opened.Pauses(ctx)
-	for _, p := range all {
-		what := p.Table
-		for prefix, name := range map[string]string{"topic ": p.Topic, "destination ": p.Destination, "sink ": p.To} {
-			if name != "" {
-				what = strings.TrimSuffix(prefix+name+" of "+p.Table, " of ")
-			}
-		}
-		f := Finding{About: what, Since: &p.At, Says: fmt.Sprintf("%s is paused since %s by %s: %s", what,
-			p.At.UTC().Format(time.DateTime), p.Actor, p.Reason)}
-		if x.Now().Sub(p.At) < x.Limits.Forgotten {
-			f.Severity = Notice
-		}
-		found = append(found, f)
-	}
-	return found, err
 }
 
 // crowd is how many events must wait before anybody is said to crowd, and crowding which part of
@@ -447,13 +174,25 @@ func memoryShort(ctx context.Context, x *Examination) ([]Finding, error) {
 }
 
 func tenantCrowds(ctx context.Context, x *Examination) (found []Finding, err error) {
+	facts, err := x.Facts()
+	if err != nil {
+		return nil, err
+	}
+	waits := map[string]int{}
+	for _, q := range facts.Queues {
+		waits[q.Table] = max(waits[q.Table], q.Waiting)
+	}
 	all, err := x.tables()
 	for i := range all {
 		t := &all[i]
-		if _, n := t.undelivered(); n < crowd || t.Layout.Tenant == "" && t.Layout.App == "" {
+		if waits[t.Name()] < crowd || t.Layout.Tenant == "" && t.Layout.App == "" {
 			continue
 		}
-		shares, err := t.browser.Backlog(ctx, operate.BacklogQuery{By: "tenant", Shares: 1, Count: counted})
+		b, err := x.DB.Browser(ctx, t.Layout)
+		if err != nil {
+			return found, err
+		}
+		shares, err := b.Backlog(ctx, operate.BacklogQuery{By: "tenant", Shares: 1, Count: counted})
 		if err != nil {
 			return found, err
 		}
@@ -468,28 +207,19 @@ func tenantCrowds(ctx context.Context, x *Examination) (found []Finding, err err
 	return found, err
 }
 
-// lettersCounted is how many pending letters are counted.
-const lettersCounted = 10_000
+// text returns an error text, or that none is recorded.
+func text(s *string) string {
+	if s == nil || *s == "" {
+		return "no error is recorded"
+	}
+	return *s
+}
 
-func lettersPending(ctx context.Context, x *Examination) (found []Finding, err error) {
-	all, err := x.DB.PendingLetters(ctx, lettersCounted)
-	total := 0
-	for _, p := range all {
-		of := p.Table
-		if of == "" {
-			of = p.Source + "s"
-		}
-		total += p.Letters
-		says := many(p.Letters, "dead letter") + " of " + of
-		switch {
-		case total >= lettersCounted:
-			says = fmt.Sprintf("%d dead letters or more of %s are pending", p.Letters, of)
-		case p.Letters == 1:
-			says += " is pending"
-		default:
-			says += " are pending"
-		}
-		found = append(found, at(of, "%s", says)...)
+// settingsDiffer compares the fingerprints of the settings of the command's relays.
+func settingsDiffer(ctx context.Context, x *Examination) ([]Finding, error) {
+	found, err := query("condition_settings")(ctx, x)
+	if errors.Is(err, errNothing) { // SQLite keeps no list of sessions
+		err = nil
 	}
 	return found, err
 }

@@ -22,14 +22,18 @@ import (
 // Severity is how bad a condition is.
 type Severity int
 
-// The severities: worth knowing, wrong before long, and wrong now.
+// The severities. Advice is no reason to act at once and has no alert. A warning becomes a fault of
+// delivery if it stays. Uncertain is the result of a report in which something is unknown, and of no
+// condition. A critical condition stops delivery, or is about to.
 const (
-	Notice Severity = iota + 1
+	Advice Severity = iota + 1
 	Warning
+	Uncertain
 	Critical
 )
 
-var severities = map[Severity]string{0: "ok", Notice: "notice", Warning: "warning", Critical: "critical"}
+var severities = map[Severity]string{0: "healthy", Advice: "advice", Warning: "warning", Uncertain: "unknown",
+	Critical: "critical"}
 
 // String is what commands and the API call it.
 func (s Severity) String() string { return severities[s] }
@@ -72,10 +76,11 @@ type Condition struct {
 	// Pre says that it can be found before a relay has ever started.
 	Pre bool
 	// Alert is the rule of deploy/prometheus/outbox.rules.yml that watches for it by a metric of
-	// its own. "": the rule is in outbox.conditions.rules.yml, by outbox_condition.
+	// its own. "": the rule is in outbox.conditions.rules.yml, by outbox_condition. Advice has none.
 	Alert string
 
-	check check
+	judge judge // finds it in facts alone, or
+	check check // asks the database, the machine or a sink for it
 }
 
 // Anchor is the heading of its entry in the runbook, as a link has it.
@@ -102,18 +107,19 @@ type Finding struct {
 	See      string     `json:"see"`
 }
 
-// Unseen is a condition that could not be looked for.
+// Unseen is a condition or a fact that could not be looked at.
 type Unseen struct {
-	ID   string `json:"id"`
-	Name string `json:"name"`
-	Why  string `json:"why"`
+	ID    string `json:"id,omitempty"` // of a condition
+	Name  string `json:"name"`
+	State string `json:"state"` // unknown, or not visible to this login
+	Why   string `json:"why"`
 }
 
-// Report is what an examination has found: the worst first, and of equal ones in the order of the
-// catalogue.
+// Report is the result of an examination: findings by severity, and those of one severity by their
+// harm to delivery.
 type Report struct {
 	At       time.Time `json:"at"`
-	Worst    Severity  `json:"worst"` // ok: nothing was found
+	Worst    Severity  `json:"worst"` // of all findings; unknown if something unknown may be worse
 	Findings []Finding `json:"findings"`
 	Unseen   []Unseen  `json:"unseen"`
 	Asked    int       `json:"asked"` // conditions that were looked for

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -31,10 +32,11 @@ type Database interface {
 	Certified(ctx context.Context) (ends time.Time, err error)
 	Cold() cold.Database
 	Browser(ctx context.Context, layout outbox.Layout) (*operate.Browser, error)
+	// Facts reads the state of the tables and of their readers.
+	Facts(ctx context.Context, tables []operate.Watched, limit int) (operate.Facts, error)
 	Troubles(ctx context.Context) ([]operate.Trouble, error)
 	Debts(ctx context.Context) ([]operate.Debt, error)
 	Pauses(ctx context.Context) (*operate.Pauses, error)
-	PendingLetters(ctx context.Context, limit int) ([]operate.Pending, error)
 }
 
 // Limits are where something begins to be a condition.
@@ -67,6 +69,8 @@ type Examination struct {
 	DBErr  error
 	// Migrations says where the database stands with its sets. May be nil.
 	Migrations func(ctx context.Context) ([]migration.SetStatus, error)
+	// Required returns the version of a migration set that this program needs. May be nil.
+	Required func(set string) uint
 	// Sink returns a sink of the settings, connected. May be nil.
 	Sink   func(ctx context.Context, s config.Sink) (outbox.Sink, error)
 	Limits Limits
@@ -76,33 +80,17 @@ type Examination struct {
 	// Canary is an event that was written to be delivered. Zero: there is none.
 	Canary Canary
 
-	tables   func() ([]served, error)
-	troubles func() ([]operate.Trouble, error)
-	sinks    func() []connected
-	opened   func() ([]opened, error)
+	// Facts, if set, returns facts that were read a moment ago. Else they are read.
+	Facts func() (operate.Facts, error)
+
+	sinks  func() []connected
+	opened func() ([]opened, error)
 }
 
 // Canary is an event of a table that tries the whole way.
 type Canary struct {
 	Table string
 	ID    uuid.UUID
-}
-
-// served is a table of the settings that the database has.
-type served struct {
-	config.Table
-	browser *operate.Browser
-	lanes   operate.LaneReport
-}
-
-// undelivered is the age of the oldest event that no lane has delivered, and how many there are.
-func (s *served) undelivered() (oldest time.Duration, count int) {
-	for _, l := range s.lanes.Lanes {
-		if l.Oldest != nil {
-			oldest = max(oldest, time.Duration(*l.Oldest*float64(time.Second)))
-		}
-	}
-	return oldest, s.lanes.Counted
 }
 
 // connected is a sink of the settings, or why it is none.
@@ -121,6 +109,9 @@ type opened struct {
 // check looks for a condition. It is called while no other check is.
 type check func(ctx context.Context, x *Examination) ([]Finding, error)
 
+// judge finds a condition in facts alone.
+type judge func(x *Examination, f *operate.Facts) []Finding
+
 // errNothing says that there is nothing to look at: a check of sinks where none is set, of a server
 // where the database is a file.
 var errNothing = errors.New("there is nothing to look at")
@@ -129,7 +120,8 @@ var errNothing = errors.New("there is nothing to look at")
 type Selection struct {
 	Only, Skip []string
 	Pre        bool
-	Audit      bool // what reads whole tables, and nothing else
+	Audit      bool // the conditions that read whole tables, and no others
+	Live       bool // the conditions that are found in facts, and no others
 }
 
 // Check refuses what is neither a category nor an id.
@@ -165,66 +157,141 @@ func (s Selection) has(c *Condition) bool {
 		})
 	}
 	return (len(s.Only) == 0 || named(s.Only)) && !named(s.Skip) && (c.Pre || !s.Pre) &&
-		((c.Category == audit) == s.Audit || c.ID == unfitTable || c.ID == away)
+		((c.Category == audit) == s.Audit || c.ID == unfitTable || c.ID == away) &&
+		(!s.Live || c.judge != nil || c.ID == away)
 }
 
 // patience is how long one condition is looked for.
 const patience = 5 * time.Second
 
-// Examine looks for the chosen conditions.
+// Examine looks for the chosen conditions. Without a database only the settings, the machine and
+// the sinks are examined.
 func (x *Examination) Examine(ctx context.Context, which Selection) Report {
 	if x.Now == nil {
 		x.Now = time.Now
 	}
 	x.remember(ctx)
 	r := Report{At: x.Now().UTC(), Findings: []Finding{}, Unseen: []Unseen{}}
+	var facts *operate.Facts
+	if x.DB != nil {
+		read, err := x.Facts()
+		if facts = &read; err != nil {
+			facts = nil
+			r.miss("", "state of the outbox", operate.Sight{State: operate.Unknown, Why: err.Error()})
+		} else {
+			r.missFacts(facts)
+		}
+	}
 	for i := range Catalogue {
 		c := &Catalogue[i]
-		if !which.has(c) || ctx.Err() != nil {
+		if !which.has(c) || ctx.Err() != nil || c.check == nil && facts == nil {
 			continue
 		}
-		found, err := x.look(ctx, c)
+		found, err := x.look(ctx, c, facts)
 		switch {
 		case errors.Is(err, errNothing):
 			continue
 		case err != nil:
-			r.Unseen = append(r.Unseen, Unseen{c.ID, c.Name, err.Error()})
+			r.miss(c.ID, c.Name, sightOf(err))
 		}
 		r.Asked++
-		for _, f := range found {
-			f.ID, f.Name, f.Category, f.See = c.ID, c.Name, c.Category, Runbook+"#"+c.Anchor()
-			f.Severity, f.Remedy = cmp.Or(f.Severity, c.Severity), cmp.Or(f.Remedy, c.Remedy)
-			r.Worst = max(r.Worst, f.Severity)
-			r.Findings = append(r.Findings, f)
-		}
+		r.add(c, found)
 	}
-	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return cmp.Compare(b.Severity, a.Severity) })
+	r.sort()
 	return r
 }
 
-func (x *Examination) look(ctx context.Context, c *Condition) ([]Finding, error) {
+// sort sorts the findings by severity, and those of one severity by their harm.
+func (r *Report) sort() {
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(harm(a.ID), harm(b.ID)))
+	})
+}
+
+// add adds the findings of a condition.
+func (r *Report) add(c *Condition, found []Finding) {
+	for _, f := range found {
+		f.ID, f.Name, f.Category, f.See = c.ID, c.Name, c.Category, Runbook+"#"+c.Anchor()
+		f.Severity, f.Remedy = cmp.Or(f.Severity, c.Severity), cmp.Or(f.Remedy, c.Remedy)
+		r.Worst = max(r.Worst, f.Severity)
+		r.Findings = append(r.Findings, f)
+	}
+}
+
+// miss adds something that could not be looked at. If it is unknown, the report is not healthy.
+func (r *Report) miss(id, name string, sight operate.Sight) {
+	r.Unseen = append(r.Unseen, Unseen{id, name, sight.State, sight.Why})
+	if sight.State == operate.Unknown {
+		r.Worst = max(r.Worst, Uncertain)
+	}
+}
+
+// missFacts adds the facts that are not known. If not one queue is known, the report is not healthy.
+func (r *Report) missFacts(f *operate.Facts) {
+	known := 0
+	for _, q := range f.Queues {
+		if q.State == operate.Known {
+			known++
+		} else if q.State != operate.NotInstalled { // a condition says so of a table that the settings name
+			r.miss("", "state of "+q.Name, q.Sight)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Parts)) {
+		if part := f.Parts[name]; part.State == operate.Unknown || part.State == operate.NotVisible {
+			r.miss("", "table "+name, part)
+		}
+	}
+	for _, s := range f.Subscriptions {
+		if s.State != operate.Known {
+			r.miss("", "subscription "+s.Name, s.Sight)
+		}
+	}
+	if known == 0 {
+		r.miss("", "delivery", operate.Sight{State: operate.Unknown,
+			Why: "this login sees no outbox table; run outbox migrate up, or use a login with outbox_reader or outbox_operator"})
+	}
+}
+
+// sightOf returns the sight of a check that failed.
+func sightOf(err error) operate.Sight {
+	var server interface{ SQLState() string }
+	if errors.As(err, &server) && server.SQLState() == "42501" {
+		return operate.Sight{State: operate.NotVisible, Why: err.Error()}
+	}
+	return operate.Sight{State: operate.Unknown, Why: err.Error()}
+}
+
+func (x *Examination) look(ctx context.Context, c *Condition, facts *operate.Facts) (found []Finding, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if x.DB == nil && c.Category != "settings" && c.Category != "host" && c.Category != "sinks" && c.ID != away {
-		return nil, errNothing // OBX-006 has said why
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the check panicked: %v", p)
+		}
+	}()
+	if c.judge != nil && facts != nil {
+		found = c.judge(x, facts)
 	}
-	found, err := c.check(ctx, x)
+	if c.check == nil {
+		return found, nil
+	}
+	if x.DB == nil && c.Category != "settings" && c.Category != "host" && c.Category != "sinks" && c.ID != away {
+		return nil, errNothing // OBX-006 reports the database
+	}
+	asked, err := c.check(ctx, x)
+	found = append(found, asked...)
 	var missing interface{ SQLState() string }
 	if unfit(err) || errors.As(err, &missing) && missing.SQLState() == "42P01" {
-		return found, errNothing // the table is not there: OBX-017 and OBX-018 have said so
+		return found, errNothing // OBX-017 and OBX-018 report a table that does not exist
 	}
 	return found, err
 }
 
-// remember has what several conditions rest on read once.
+// remember makes the facts, the sinks and the tables be read once.
 func (x *Examination) remember(ctx context.Context) {
-	x.tables = sync.OnceValues(func() ([]served, error) { return x.readTables(ctx) })
-	x.troubles = sync.OnceValues(func() ([]operate.Trouble, error) {
-		if x.DB == nil {
-			return nil, errNothing
-		}
-		return x.DB.Troubles(ctx)
-	})
+	if x.Facts == nil {
+		x.Facts = sync.OnceValues(func() (operate.Facts, error) { return x.readFacts(ctx) })
+	}
 	x.sinks = sync.OnceValue(func() (all []connected) {
 		if x.Sink == nil {
 			return nil
@@ -248,10 +315,30 @@ func (x *Examination) remember(ctx context.Context) {
 			all = append(all, opened{t, x.open(ctx, t.Layout)})
 		}
 		if unfit(failed) || forbidden(failed) {
-			failed = nil // OBX-018 and OBX-019 say so of the tables
+			failed = nil // OBX-018 and OBX-019 report the tables
 		}
 		return all, cmp.Or(err, failed)
 	})
+}
+
+// readFacts reads the facts of the tables of the settings.
+func (x *Examination) readFacts(ctx context.Context) (operate.Facts, error) {
+	tables, err := Watch(x.Config)
+	if err != nil {
+		return operate.Facts{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return x.DB.Facts(ctx, tables, counted)
+}
+
+// Watch returns the tables of the settings, to read their facts.
+func Watch(c config.Config) (watched []operate.Watched, err error) {
+	tables, err := c.Tables()
+	for _, t := range tables {
+		watched = append(watched, operate.Watched{Layout: t.Layout, Wanted: t.Required})
+	}
+	return watched, err
 }
 
 // open opens a table as a relay does, and checks what the order of its events rests on.
@@ -263,41 +350,24 @@ func (x *Examination) open(ctx context.Context, layout outbox.Layout) error {
 	return err
 }
 
-// counted is how many undelivered events of a table are counted.
+// counted is how many undelivered events of a queue are counted.
 const counted = 100_000
 
-// readTables returns the tables of the settings that the database has and this role may read.
-func (x *Examination) readTables(ctx context.Context) (all []served, err error) {
+// tables returns the tables of the settings whose rows this role may read.
+func (x *Examination) tables() (all []config.Table, err error) {
 	tables, err := x.Config.Tables()
 	if err != nil {
 		return nil, err
 	}
+	facts, err := x.Facts()
 	for _, t := range tables {
-		b, err := x.DB.Browser(ctx, t.Layout)
-		if err != nil {
-			continue // OBX-018 to OBX-020 say why
+		if slices.ContainsFunc(facts.Queues, func(q operate.Queue) bool {
+			return q.Table == t.Name() && q.Sink == "" && q.State == operate.Known
+		}) {
+			all = append(all, t)
 		}
-		one := served{Table: t, browser: b}
-		if one.lanes, err = b.Lanes(ctx, counted); err != nil {
-			return all, err
-		}
-		if !t.Layout.KeepsState() && !t.Required && one.lanes.Reader != "" {
-			continue // a log that only groups read, and relays leave out
-		}
-		all = append(all, one)
 	}
-	return all, nil
-}
-
-// ofTables looks at each table.
-func ofTables(look func(x *Examination, t *served) []Finding) check {
-	return func(_ context.Context, x *Examination) (found []Finding, err error) {
-		all, err := x.tables()
-		for i := range all {
-			found = append(found, look(x, &all[i])...)
-		}
-		return found, err
-	}
+	return all, err
 }
 
 // asked is what the statement of a condition is given: of a table, where it is asked of each.
@@ -338,9 +408,8 @@ func query(statement string, of ...string) check {
 func queryTables(statement string) check {
 	return func(ctx context.Context, x *Examination) (found []Finding, err error) {
 		all, err := x.tables()
-		for i := range all {
-			t := &all[i]
-			if t.lanes.Hidden || !t.Layout.KeepsState() {
+		for _, t := range all {
+			if !t.Layout.KeepsState() {
 				continue
 			}
 			q := x.asks()

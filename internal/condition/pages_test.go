@@ -45,9 +45,9 @@ func TestCatalogueIsComplete(t *testing.T) {
 	for i := range Catalogue {
 		c := &Catalogue[i]
 		switch {
-		case c.ID != fmt.Sprintf("OBX-%03d", i+1):
-			t.Errorf("%s is the %d. of the catalogue", c.ID, i+1)
-		case c.Means == "" || c.Remedy == "" || c.check == nil || c.Severity == 0 ||
+		case i > 0 && c.ID <= Catalogue[i-1].ID:
+			t.Errorf("%s comes after %s in the catalogue", c.ID, Catalogue[i-1].ID)
+		case c.Means == "" || c.Remedy == "" || c.check == nil && c.judge == nil || c.Severity == 0 || c.Severity == Uncertain ||
 			!strings.Contains(joined(Categories), string(c.Category)):
 			t.Errorf("%s lacks something: %+v", c.ID, c)
 		case c.Alert != "" && !strings.Contains(own, "alert: "+c.Alert+"\n"):
@@ -101,6 +101,8 @@ func ruleName(c *Condition) string {
 		return c.Alert
 	case c.Category == audit:
 		return "the exit code of `outbox verify`"
+	case c.Severity == Advice:
+		return "advice"
 	}
 	name := "Outbox"
 	for _, word := range strings.FieldsFunc(c.Name, func(r rune) bool { return !unicode.IsLetter(r) }) {
@@ -113,16 +115,17 @@ func runbook() string {
 	var b strings.Builder
 	b.WriteString(`# Conditions
 
-Every way in which an outbox can be unwell, as ` + "`outbox doctor`" + ` finds it. Each is found by one check, provoked
-by a test on real servers, and watched by one alert. This page is made from the catalogue in internal/condition.
+This page lists the conditions that ` + "`outbox doctor`" + ` checks. Each is provoked by a test on real servers, and has
+an alert or is advice. The page is made from the catalogue in internal/condition.
 
+    outbox status                             # the live conditions, in one sentence
     outbox doctor --pre                       # before the first start
-    outbox doctor --config outbox.yaml        # all of it, with the relay's settings and role
+    outbox doctor --config outbox.yaml        # all conditions, with the relay's settings and login
     outbox doctor --only events,OBX-009 -o json
 
-A relay looks every minute by itself: the metric ` + "`outbox_condition`" + ` counts what it has found, and
-` + "`/readyz`" + ` lists it to this machine. What reads whole tables is for ` + "`outbox verify`" + ` alone.
-` + "`critical`" + ` is wrong now, ` + "`warning`" + ` before long, ` + "`notice`" + ` is worth knowing.
+A relay checks the conditions every minute: the metric ` + "`outbox_condition`" + ` counts the findings, and ` + "`/readyz`" + `
+lists them to this machine. The category audit belongs to ` + "`outbox verify`" + `, which reads whole tables. A condition
+is ` + "`critical`" + ` if it stops delivery, and a ` + "`warning`" + ` if it will. If a fact cannot be read, the result is unknown.
 
 | id | condition | of | severity | alert |
 |---|---|---|---|---|
@@ -145,14 +148,20 @@ A relay looks every minute by itself: the metric ` + "`outbox_condition`" + ` co
 
 func alerts() string {
 	var b strings.Builder
-	b.WriteString(`# Alerts by what relays find every minute (docs/operations/conditions.md), made from the catalogue in
-# internal/condition. Those that a metric of their own tells sooner are in outbox.rules.yml.
+	b.WriteString(`# Alerts on the conditions that relays check every minute (docs/operations/conditions.md), made from the
+# catalogue in internal/condition. Conditions with a metric of their own have their alert in outbox.rules.yml.
 groups:
   - name: outbox-conditions
     rules:
+      - alert: OutboxUnknown
+        expr: max by (job) (outbox_unknown_facts) > 0
+        for: 3m
+        annotations:
+          summary: "facts cannot be read: outbox status"
+          runbook_url: "` + Runbook + `"
 `)
 	for i := range Catalogue {
-		if c := &Catalogue[i]; c.Alert == "" && c.Category != audit {
+		if c := &Catalogue[i]; c.Alert == "" && c.Category != audit && c.Severity != Advice {
 			fmt.Fprintf(&b, `      - alert: %s
         expr: max by (job, id, severity) (outbox_condition{id="%s"}) > 0
         for: 2m
@@ -172,9 +181,22 @@ func alertTests() string {
 rule_files: [outbox.conditions.rules.yml]
 evaluation_interval: 1m
 tests:
+  - interval: 1m
+    input_series:
+      - series: outbox_unknown_facts{job="shop", instance="a"}
+        values: "0x4 2x10 0x10"
+    alert_rule_test:
+      - alertname: OutboxUnknown
+        eval_time: 10m
+        exp_alerts:
+          - exp_labels: {job: shop}
+            exp_annotations: {summary: "facts cannot be read: outbox status", runbook_url: "` + Runbook + `"}
+      - alertname: OutboxUnknown
+        eval_time: 20m
+        exp_alerts: []
 `)
 	for i := range Catalogue {
-		if c := &Catalogue[i]; c.Alert == "" && c.Category != audit {
+		if c := &Catalogue[i]; c.Alert == "" && c.Category != audit && c.Severity != Advice {
 			fmt.Fprintf(&b, `  - interval: 1m
     input_series:
       - series: outbox_condition{job="shop", instance="a", id="%[1]s", severity="%[2]s"}

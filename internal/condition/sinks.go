@@ -4,13 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/outboxrelay/outbox"
-	"github.com/outboxrelay/outbox/internal/store/operate"
 )
 
 // ofSinks looks at each sink that could be opened.
@@ -112,90 +109,4 @@ func certificateEnds(ctx context.Context, x *Examination) (found []Finding, err 
 		}
 	}
 	return found, nil
-}
-
-func sinkDown(_ context.Context, x *Examination) ([]Finding, error) {
-	return toldOfSinks(x, func(t operate.Trouble) map[string]string { return t.Sinks },
-		"sink %s is down%s, as %s; nothing is lost: %s")
-}
-
-func sinkSlow(_ context.Context, x *Examination) ([]Finding, error) {
-	return toldOfSinks(x, func(t operate.Trouble) map[string]string { return t.Slow },
-		"sink %s is slow%s, as %s: %s")
-}
-
-// toldOfSinks is what relays tell of their sinks: a finding has its name, since when, which relays
-// say so, and why.
-func toldOfSinks(
-	x *Examination, of func(operate.Trouble) map[string]string, format string,
-) (found []Finding, err error) {
-	all, err := x.troubles()
-	byName := map[string]*Finding{}
-	relays := map[string][]string{}
-	for _, t := range all {
-		for name, why := range of(t) {
-			f := byName[name]
-			if f == nil {
-				f = &Finding{About: name, Since: t.Since, Says: why}
-				byName[name] = f
-			}
-			if t.Since != nil && f.Since != nil && t.Since.Before(*f.Since) {
-				f.Since = t.Since
-			}
-			if !slices.Contains(relays[name], t.Relay) {
-				relays[name] = append(relays[name], t.Relay)
-			}
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		f := *byName[name]
-		lasts := ""
-		if f.Since != nil {
-			lasts = " for " + lasting(x.Now().Sub(*f.Since))
-		}
-		verb := " says"
-		if len(relays[name]) > 1 {
-			verb = " say"
-		}
-		f.Says = fmt.Sprintf(format, name, lasts, strings.Join(relays[name], " and ")+verb, f.Says)
-		found = append(found, f)
-	}
-	return found, err
-}
-
-func sinkOwes(ctx context.Context, x *Examination) (found []Finding, err error) {
-	if x.DB == nil {
-		return nil, errNothing // OBX-006 has said why
-	}
-	all, err := x.DB.Debts(ctx)
-	for _, d := range all {
-		if d.Oldest == nil || *d.Oldest <= x.Limits.Owed.Seconds() {
-			continue
-		}
-		age := time.Duration(*d.Oldest * float64(time.Second))
-		found = append(found, Finding{About: d.Sink,
-			Says: fmt.Sprintf("%s has %s of %s still to take, the oldest for %s", d.Sink, many(d.Owed, "event"), d.Table,
-				lasting(age)),
-			Remedy: fmt.Sprintf("outbox events --table %s --to %s", d.Table, d.Sink)})
-	}
-	return found, err
-}
-
-func sinkUnserved(ctx context.Context, x *Examination) (found []Finding, err error) {
-	if x.DB == nil {
-		return nil, errNothing // OBX-006 has said why
-	}
-	all, err := x.DB.Debtors(ctx)
-	for _, d := range all {
-		switch {
-		case d.Served:
-		case d.OfGroup():
-			f := at(d.Sink, "no process of group %s serves the events of %s that it has failed to handle", d.Sink, d.Table)
-			f[0].Remedy = "start a process of the group, and not a relay"
-			found = append(found, f...)
-		default:
-			found = append(found, at(d.Sink, "no relay serves what %s owes of %s", d.Sink, d.Table)...)
-		}
-	}
-	return found, err
 }

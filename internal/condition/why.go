@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/deadletter"
+	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/store/operate"
 	"github.com/outboxrelay/outbox/internal/store/pause"
 )
@@ -44,10 +46,13 @@ func (x *Examination) Why(ctx context.Context, table, tenant, id string) (e Expl
 		return e, err
 	}
 	var looked []string
-	for i := range tables {
-		t := &tables[i]
-		if table != "" && t.Name() != table || !t.Layout.KeepsState() {
+	for _, of := range tables {
+		if table != "" && of.Name() != table || !of.Layout.KeepsState() {
 			continue
+		}
+		t, err := x.serve(ctx, of)
+		if err != nil {
+			return e, err
 		}
 		if e.Event, err = t.browser.Show(ctx, id, tenant); errors.Is(err, operate.ErrNoEvent) {
 			looked = append(looked, t.Name())
@@ -60,6 +65,22 @@ func (x *Examination) Why(ctx context.Context, table, tenant, id string) (e Expl
 		return e, errors.Join(x.waits(ctx, &e, t), x.goes(&e, t), x.died(ctx, &e, t))
 	}
 	return e, fmt.Errorf("%w in %s", operate.ErrNoEvent, cmp.Or(strings.Join(looked, ", "), "any table of the settings"))
+}
+
+// served is a table, and the processes that serve it.
+type served struct {
+	config.Table
+	browser *operate.Browser
+	lanes   operate.LaneReport
+}
+
+func (x *Examination) serve(ctx context.Context, t config.Table) (*served, error) {
+	b, err := x.DB.Browser(ctx, t.Layout)
+	if err != nil {
+		return nil, err
+	}
+	lanes, err := b.Lanes(ctx, counted)
+	return &served{t, b, lanes}, err
 }
 
 func (x *Examination) written(e *Explanation) {
@@ -118,7 +139,7 @@ func (x *Examination) waits(ctx context.Context, e *Explanation, t *served) erro
 		return err
 	}
 	free := x.laneOf(e, t) && len(e.Says) == began+1
-	all, err := x.troubles()
+	all, err := x.DB.Troubles(ctx)
 	if err != nil {
 		return err
 	}
@@ -176,7 +197,7 @@ func (x *Examination) pausesOf(e *Explanation, t *served) error {
 func (x *Examination) laneOf(e *Explanation, t *served) (served bool) {
 	lane := t.lanes.Lanes[e.Event.Lane]
 	switch {
-	case alive(t.lanes.Relays) == 0:
+	case !slices.ContainsFunc(t.lanes.Relays, func(r operate.RelayView) bool { return r.ExpiresIn > 0 }):
 		e.say("no relay is alive that serves %s", t.Name())
 	case lane.State == "held" && lane.Name != nil:
 		e.say("its lane, %d, is held by relay %s for %.0f s from now", lane.Lane, *lane.Name, *lane.ExpiresIn)

@@ -35,7 +35,7 @@ type Metrics struct {
 	published, duplicates, retried, dead, lost, batches, unavailable, spilled *prometheus.CounterVec
 	claim, publish, settle, latency                                           *prometheus.HistogramVec
 	ready, lanes, backlog, oldest, paused                                     *prometheus.GaugeVec
-	owed, oldestOwed, unserved, sinkDown, letters, conditions, build          *prometheus.GaugeVec
+	owed, oldestOwed, unserved, sinkDown, letters, conditions, unknown, build *prometheus.GaugeVec
 	retention                                                                 retentionMetrics
 
 	relay  func() relay.Health // nil: nobody watches one
@@ -99,6 +99,7 @@ func New() *Metrics {
 		"Dead letters that nobody has replayed or discarded, whoever made them; counting stops at 10000.", "table", "source")
 	gauge(&m.unserved, "unserved_debts", "1 for a sink that owes events of the table while no relay serves it.",
 		"table", "sink")
+	gauge(&m.unknown, "unknown_facts", "How many facts and conditions the relay could not read at its last examination.")
 	gauge(&m.conditions, "condition", "How many findings of a condition the last look of the relay had, 0 without one; "+
 		"outbox doctor says what they are.", "id", "severity")
 	m.ObserveConditions(condition.Report{})
@@ -210,7 +211,20 @@ func (m *Metrics) ObserveConditions(r condition.Report) {
 	for _, f := range r.Findings {
 		found[f.ID]++
 	}
+	unknown := map[string]bool{}
+	count := 0
+	for _, u := range r.Unseen {
+		unknown[u.ID] = true
+		if u.State == operate.Unknown {
+			count++
+		}
+	}
+	m.unknown.WithLabelValues().Set(float64(count))
 	for _, c := range condition.Watched() {
+		if unknown[c.ID] && found[c.ID] == 0 {
+			m.conditions.DeleteLabelValues(c.ID, c.Severity.String())
+			continue
+		}
 		m.conditions.WithLabelValues(c.ID, c.Severity.String()).Set(found[c.ID])
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/cold"
+	"github.com/outboxrelay/outbox/internal/store/migration"
 	"github.com/outboxrelay/outbox/internal/store/sqlitetime"
 	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
@@ -20,15 +21,22 @@ import (
 // Facts is the state of an outbox at one moment. It is read in three statements. A fact that could
 // not be read has a Sight that says so, and never a zero value that looks like a count.
 type Facts struct {
-	At            time.Time         `json:"at"`                 // by the database's clock
-	ReadOnly      string            `json:"readOnly,omitempty"` // why the database takes no writes
-	Parts         map[string]Sight  `json:"parts"`              // by table, for the tables that hold state
-	Queues        []Queue           `json:"queues"`
-	Subscriptions []Subscribed      `json:"subscriptions"`
-	DeadLetters   []Pending         `json:"deadLetters"` // pending ones, by source and table
-	Pauses        []Pause           `json:"pauses"`
-	Waits         []LockWait        `json:"lockWaits"`
-	Dead          map[[2]string]int `json:"-"` // dead deliveries by table and sink
+	At            time.Time          `json:"at"`                 // by the database's clock
+	ReadOnly      string             `json:"readOnly,omitempty"` // why the database takes no writes
+	Sets          map[string]Applied `json:"sets"`               // migration sets that are recorded
+	Parts         map[string]Sight   `json:"parts"`              // by table, for the tables that hold state
+	Queues        []Queue            `json:"queues"`
+	Subscriptions []Subscribed       `json:"subscriptions"`
+	DeadLetters   []Pending          `json:"deadLetters"` // pending ones, by source and table
+	Pauses        []Pause            `json:"pauses"`
+	Waits         []LockWait         `json:"lockWaits"`
+	Dead          map[[2]string]int  `json:"-"` // dead deliveries by table and sink
+}
+
+// Applied is a migration set that the database has.
+type Applied struct {
+	Version int64 `json:"version"`
+	Dirty   bool  `json:"dirty,omitempty"` // a migration failed half way
 }
 
 // Sight tells how much of a fact is known.
@@ -159,6 +167,9 @@ var stateTables = []string{"outbox_lanes", "outbox_relays", "outbox_readers", "o
 	"job_dlq", "outbox_log", "outbox_log_positions", "outbox_subscriptions", "outbox_subscription_events",
 	"sqlite_sequence"}
 
+// allSets are the migration sets that a database may have.
+var allSets = slices.Concat(migration.Sets, migration.Optional)
+
 // factsQuery is the data of the status statements.
 type factsQuery struct {
 	Now           time.Time
@@ -167,10 +178,14 @@ type factsQuery struct {
 	Sees          struct {
 		Readers, Relays, Lanes, Pauses, Deliveries, DeadLetters, Subscriptions, Sequence bool
 	}
+	Sets          []versionTable // that can be read
 	Tables        []*query
 	Logs          []*logQuery
 	Subscriptions bool
 }
+
+// versionTable is the table in which a migration set is recorded.
+type versionTable struct{ Set, Table string }
 
 type logQuery struct {
 	*query
@@ -182,8 +197,12 @@ type logQuery struct {
 func (d Database) Facts(ctx context.Context, tables []Watched, limit int) (Facts, error) {
 	r := factsReader{db: d.db, limit: limit, tables: map[string]*catalogued{},
 		asked: factsQuery{Now: time.Now(), Count: limit, Names: slices.Clone(stateTables), Quoted: slices.Clone(stateTables)},
-		facts: Facts{Parts: map[string]Sight{}, Queues: []Queue{}, Subscriptions: []Subscribed{}, DeadLetters: []Pending{},
+		facts: Facts{Sets: map[string]Applied{}, Parts: map[string]Sight{}, Queues: []Queue{}, Subscriptions: []Subscribed{}, DeadLetters: []Pending{},
 			Pauses: []Pause{}, Waits: []LockWait{}, Dead: map[[2]string]int{}}}
+	for _, set := range allSets {
+		r.asked.Names = append(r.asked.Names, migration.VersionTable(set))
+		r.asked.Quoted = append(r.asked.Quoted, migration.VersionTable(set))
+	}
 	for _, t := range tables {
 		r.asked.Names = append(r.asked.Names, t.Layout.Table)
 		r.asked.Quoted = append(r.asked.Quoted, d.db.Quote(t.Layout).Table)
@@ -228,7 +247,8 @@ type stated struct {
 	AskedAt, KeepUntil, Now                          string
 	Health                                           json.RawMessage
 	Lanes, Suspect, Dead, Letters                    int
-	Held                                             bool
+	Held, Dirty                                      bool
+	Version                                          int64
 
 	kind string
 }
@@ -292,6 +312,11 @@ func (r *factsReader) look(ctx context.Context, tables []Watched) {
 	s.Pauses, s.Deliveries, s.DeadLetters = sees("outbox_pauses"), sees("outbox_deliveries"), sees("job_dlq")
 	s.Subscriptions = sees("outbox_subscriptions")
 	s.Sequence = r.tables["sqlite_sequence"] != nil && r.tables["sqlite_sequence"].Exists
+	for _, set := range allSets {
+		if table := migration.VersionTable(set); r.sight(table, nil).State == Known {
+			r.asked.Sets = append(r.asked.Sets, versionTable{set, table})
+		}
+	}
 	err := r.each(ctx, "status_state", &r.asked, func(kind, object string) error {
 		one := stated{kind: kind}
 		err := json.Unmarshal([]byte(object), &one)
@@ -328,6 +353,8 @@ func (r *factsReader) assemble(tables []Watched) {
 			if at := moment(s.Now); at != nil {
 				f.At = *at
 			}
+		case "set":
+			f.Sets[s.Name] = Applied{s.Version, s.Dirty}
 		case "reader":
 			readers[s.Table] = s.Reader
 		case "pause":

@@ -12,7 +12,7 @@ SELECT found.severity, found.name::text, found.says, NULL::timestamptz, found.re
                format('ALTER TABLE %s DROP CONSTRAINT %I', k.conrelid::regclass, k.conname) AS remedy
           FROM pg_constraint k JOIN ours t ON t.oid = k.confrelid WHERE k.contype = 'f' AND k.conparentid = 0
         UNION ALL
-        SELECT 'notice', t.relname, format('trigger %I of %s calls %s, and can refuse or change what is written there', g.tgname, t.relname, g.tgfoid::regprocedure),
+        SELECT 'advice', t.relname, format('trigger %I of %s calls %s, and can refuse or change what is written there', g.tgname, t.relname, g.tgfoid::regprocedure),
                format('if nobody needs it: DROP TRIGGER %I ON %s', g.tgname, t.oid::regclass)
           FROM pg_trigger g JOIN ours t ON t.oid = g.tgrelid JOIN pg_proc p ON p.oid = g.tgfoid
          WHERE NOT g.tgisinternal AND g.tgparentid = 0
@@ -24,7 +24,7 @@ SELECT found.severity, found.name::text, found.says, NULL::timestamptz, found.re
         SELECT 'critical', t.relname, format('%s is UNLOGGED: a crash of the server empties it', t.relname), format('ALTER TABLE %s SET LOGGED', t.oid::regclass)
           FROM ours t WHERE t.relpersistence = 'u'
         UNION ALL
-        SELECT 'notice', t.relname, format('%s has %s: it is larger than it needs to be', t.relname, o), format('ALTER TABLE %s RESET (fillfactor)', t.oid::regclass)
+        SELECT 'advice', t.relname, format('%s has %s: it is larger than it needs to be', t.relname, o), format('ALTER TABLE %s RESET (fillfactor)', t.oid::regclass)
           FROM ours t, unnest(t.reloptions) AS o WHERE o ~ '^fillfactor=[1-4][0-9]$' AND t.relname NOT IN ('outbox_lanes', 'outbox_relays')
         UNION ALL
         SELECT 'warning', t.relname, format('table %s inherits from %s: rows are read in both', i.inhrelid::regclass, i.inhparent::regclass),

@@ -1,7 +1,7 @@
 -- conditions: which settings the relays have that are connected to this database, by the digits behind their version
 -- (config.Fingerprint): those of settings, and of the tables to be served. Locks nothing. Reads the server's list of
 -- sessions.
-SELECT 'notice', 'relays', format('relays of the same tables have %s different settings: %s', count(*), string_agg(format('%s (%s)', settings, clients), ', ' ORDER BY settings)),
+SELECT 'advice', 'relays', format('relays of the same tables have %s different settings: %s', count(*), string_agg(format('%s (%s)', settings, clients), ', ' ORDER BY settings)),
        NULL::timestamptz, NULL::text
   FROM (SELECT split_part(digits, '/', 1) AS settings, split_part(digits, '/', 2) AS tables,
                string_agg(DISTINCT coalesce('from ' || host(a.client_addr), 'by a socket'), ', ') AS clients

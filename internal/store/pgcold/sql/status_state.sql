@@ -51,3 +51,7 @@ UNION ALL
 SELECT 'subscription', json_build_object('name', s.name, 'tenant', s.tenant, 'askedAt', s.seen_at, 'keepUntil', s.seen_at + s.keep)
   FROM outbox_subscriptions s
 {{end}}
+{{range $i, $s := .Sets -}}
+UNION ALL
+SELECT 'set', json_build_object('name', {{arg $s.Set}}::text, 'version', v.version, 'dirty', v.dirty) FROM {{$s.Table}} v
+{{end}}

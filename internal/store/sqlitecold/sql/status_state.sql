@@ -44,3 +44,7 @@ SELECT 'letters', json_object('source', l.source, 'table', coalesce(l.outbox_tab
   FROM (SELECT l.source, l.outbox_table FROM job_dlq AS l WHERE l.replayed_at IS NULL AND l.discarded_at IS NULL LIMIT {{arg .Count}}) AS l
  GROUP BY l.source, l.outbox_table
 {{end}}
+{{range $i, $s := .Sets -}}
+UNION ALL
+SELECT 'set', json_object('name', {{arg $s.Set}}, 'version', v.version, 'dirty', json(iif(v.dirty, 'true', 'false'))) FROM {{$s.Table}} AS v
+{{end}}
