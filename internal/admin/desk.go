@@ -108,6 +108,8 @@ type SinkState struct {
 	Since    *time.Time `json:"since,omitempty"`
 	Owed     int        `json:"owed"`
 	Retrying int        `json:"retrying"`
+	Held     int        `json:"held" doc:"Deliveries that wait behind a failing one of their key."`
+	HeldKeys int        `json:"heldKeys"`
 	Oldest   *float64   `json:"oldestSeconds,omitempty"`
 	Dead     int        `json:"dead"`
 	Tables   []string   `json:"tables" nullable:"false"`
@@ -411,6 +413,8 @@ func (d *Desk) addSinks(f *operate.Facts, now *Overview) {
 		s := find(q.Sink)
 		s.Owed += q.Waiting
 		s.Retrying += q.Retrying
+		s.Held += q.Blocked
+		s.HeldKeys += q.Keys
 		s.Dead += f.Dead[[2]string{q.Table, q.Sink}]
 		s.Tables = append(s.Tables, q.Table)
 		if q.Oldest != nil && (s.Oldest == nil || *q.Oldest > *s.Oldest) {

@@ -125,7 +125,12 @@ an alert or is advice. The page is made from the catalogue in internal/condition
 
 A relay checks the conditions every minute: the metric ` + "`outbox_condition`" + ` counts the findings, and ` + "`/readyz`" + `
 lists them to this machine. The category audit belongs to ` + "`outbox verify`" + `, which reads whole tables. A condition
-is ` + "`critical`" + ` if it stops delivery, and a ` + "`warning`" + ` if it will. If a fact cannot be read, the result is unknown.
+is ` + "`critical`" + ` if it stops delivery, and a ` + "`warning`" + ` if it will.
+
+<a id="unknown"></a>
+If a fact cannot be read, the result is ` + "`unknown`" + ` (exit code 5, alert OutboxUnknown), and never healthy. The reason stands
+beside the fact: a table that is locked, a statement that timed out, a right that is missing. A fact that the login may
+not see by design is listed as not visible. It makes the result unknown only if the login sees no outbox table.
 
 | id | condition | of | severity | alert |
 |---|---|---|---|---|
@@ -158,7 +163,7 @@ groups:
         for: 3m
         annotations:
           summary: "facts cannot be read: outbox status"
-          runbook_url: "` + Runbook + `"
+          runbook_url: "` + Runbook + `#unknown"
 `)
 	for i := range Catalogue {
 		if c := &Catalogue[i]; c.Alert == "" && c.Category != audit && c.Severity != Advice {
@@ -190,7 +195,7 @@ tests:
         eval_time: 10m
         exp_alerts:
           - exp_labels: {job: shop}
-            exp_annotations: {summary: "facts cannot be read: outbox status", runbook_url: "` + Runbook + `"}
+            exp_annotations: {summary: "facts cannot be read: outbox status", runbook_url: "` + Runbook + `#unknown"}
       - alertname: OutboxUnknown
         eval_time: 20m
         exp_alerts: []

@@ -172,7 +172,9 @@ func (p *patient) examine() condition.Report {
 	report, err := app.Examine(ctx, p.settings(), p.limits, which, p.canary)
 	must(p.T, err)
 	for _, u := range report.Unseen {
-		p.Errorf("%s was not seen: %s", u.ID, u.Why)
+		if u.ID != "" {
+			p.Errorf("%s was not seen: %s", u.ID, u.Why)
+		}
 	}
 	return report
 }

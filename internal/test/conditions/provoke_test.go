@@ -72,7 +72,7 @@ var provoked = map[string]provocation{
 	},
 	"OBX-007": func(p *patient) (string, func()) {
 		p.exec("ALTER DATABASE " + p.name + " SET default_transaction_read_only = on")
-		return "read-only for this role", func() {
+		return "default_transaction_read_only is on", func() {
 			p.exec("ALTER DATABASE " + p.name + " RESET default_transaction_read_only")
 		}
 	},
@@ -188,11 +188,11 @@ var provoked = map[string]provocation{
 	},
 	"OBX-028": func(p *patient) (string, func()) {
 		p.exec(debt)
-		return "audit has 1 event of outbox_events still to take, the oldest for 1h", p.cured(noDebts)
+		return "sink audit has not acknowledged events of outbox_events: 1 event waits, the oldest for 1h", p.cured(noDebts)
 	},
 	"OBX-029": func(p *patient) (string, func()) {
 		p.exec(debt)
-		return "no relay serves what audit owes of outbox_events", p.cured(noDebts)
+		return "no relay serves the pending deliveries of outbox_events to sink audit: 1 event waits", p.cured(noDebts)
 	},
 	"OBX-030": func(p *patient) (string, func()) {
 		p.exec(event("tenant_id", "'acme'"))
@@ -201,7 +201,7 @@ var provoked = map[string]provocation{
 	},
 	"OBX-031": func(p *patient) (string, func()) {
 		p.exec("DELETE FROM outbox_lanes", livingRow)
-		return "64 of 64 lanes of outbox_events are held by no relay; relays alive: 1", p.cured(noRelays)
+		return "64 of 64 lanes of outbox_events are held by no relay; alive: 1", p.cured(noRelays)
 	},
 	"OBX-032": func(p *patient) (string, func()) {
 		stop := p.relay()
@@ -221,7 +221,7 @@ var provoked = map[string]provocation{
 	"OBX-034": func(p *patient) (string, func()) {
 		p.exec("INSERT INTO outbox_lanes (table_name, lane, crashes, trial_size) VALUES ('outbox_events', 7, 3, 4) " +
 			"ON CONFLICT (table_name, lane) DO UPDATE SET crashes = 3, trial_size = 4")
-		return "3 relays died at lane 7 of outbox_events; its events are tried 4 at a time", p.cured("DELETE FROM " +
+		return "relays died repeatedly at 1 lane of outbox_events", p.cured("DELETE FROM " +
 			"outbox_lanes")
 	},
 	"OBX-035": func(p *patient) (string, func()) {
@@ -231,7 +231,7 @@ var provoked = map[string]provocation{
 	"OBX-036": func(p *patient) (string, func()) {
 		p.exec(event("status, next_retry_at, retry_count, error_message", "'FAILED', now() + interval '1 hour', 2, "+
 			"'boom'"), event("status", "'NEW'"))
-		return "1 event of 1 key waits behind one that fails; the first is", p.cured(noEvents)
+		return "1 event of 1 key waits behind an event that fails; the first is", p.cured(noEvents)
 	},
 	"OBX-037": func(p *patient) (string, func()) {
 		p.exec(event("status, next_retry_at", "'FAILED', 'infinity'"))
@@ -254,7 +254,7 @@ var provoked = map[string]provocation{
 	"OBX-039": func(p *patient) (string, func()) {
 		p.exec("INSERT INTO outbox_pauses (table_name, topic, reason, actor) VALUES ('outbox_events', 'invoice.*', " +
 			"'INC-4711', 'alice')")
-		return "topic invoice.* of outbox_events is paused since", p.cured("DELETE FROM outbox_pauses")
+		return "topic invoice.* of outbox_events has been paused since", p.cured("DELETE FROM outbox_pauses")
 	},
 	"OBX-040": func(p *patient) (string, func()) {
 		p.exec(event("tenant_id", "'flood' FROM generate_series(1, 1500)"), event("tenant_id", "'acme'"))
@@ -263,12 +263,6 @@ var provoked = map[string]provocation{
 	"OBX-041": func(p *patient) (string, func()) {
 		p.exec(letter)
 		return "1 dead letter of jobs is pending", p.cured(noLetters)
-	},
-	"OBX-042": func(p *patient) (string, func()) {
-		p.limits.Forgotten = time.Millisecond
-		p.exec(letter)
-		time.Sleep(10 * time.Millisecond) // becomes older than the limit
-		return "1 dead letters of jobs have been pending for longer than", p.cured(noLetters)
 	},
 	"OBX-043": func(p *patient) (string, func()) {
 		p.limits.Kept = 50
@@ -288,7 +282,7 @@ var provoked = map[string]provocation{
 		p.exec("SELECT outbox_subscribe('billing', '-infinity')",
 			"INSERT INTO outbox_log (event_topic, occurred_at, source_bc, payload) VALUES ('t', now(), 's', '{}')")
 		time.Sleep(10 * time.Millisecond) // becomes older than the limit
-		return "subscription billing has had events to fetch or acknowledge since", p.cured("DELETE FROM "+
+		return "no consumer of subscription billing has acknowledged its events: 1 event waits", p.cured("DELETE FROM "+
 			"outbox_subscriptions", "TRUNCATE outbox_log")
 	},
 	"OBX-046": func(p *patient) (string, func()) {
@@ -332,7 +326,7 @@ var provoked = map[string]provocation{
 		p.exec("INSERT INTO outbox_relays (table_name, owner, name, joined_at, expires_at) SELECT 'outbox_events', " +
 			"gen_random_uuid(), 'web ' || n, now() - interval '1 minute', now() - interval '10 seconds' FROM " +
 			"generate_series(1, 3) n")
-		return "3 relays of outbox_events have vanished of late: web", p.cured(noRelays)
+		return "3 processes that served outbox_events ended within a minute without giving up their lanes: web", p.cured(noRelays)
 	},
 	"OBX-055": func(p *patient) (string, func()) {
 		digits := p.settings().Fingerprint()
@@ -369,6 +363,31 @@ var provoked = map[string]provocation{
 				"removed", func() {
 				p.exec("DROP TABLE mail_log, copies", "ALTER TABLE outbox_deliveries SET LOGGED",
 					"ALTER TABLE outbox_events RESET (fillfactor)", "DROP RULE keep ON outbox_lanes", "DROP FUNCTION seen CASCADE")
+			}
+	},
+	"OBX-059": func(p *patient) (string, func()) {
+		sessions := map[string]*pgx.Conn{}
+		for _, name := range []string{"report", "shop"} {
+			cfg, err := pgx.ParseConfig(p.url)
+			must(p.T, err)
+			cfg.RuntimeParams["application_name"] = name
+			sessions[name], err = pgx.ConnectConfig(p.Context(), cfg)
+			must(p.T, err)
+		}
+		_, err := sessions["report"].Exec(p.Context(), "BEGIN; LOCK TABLE outbox_events IN SHARE MODE")
+		must(p.T, err)
+		written := make(chan error)
+		go func() {
+			_, err := sessions["shop"].Exec(p.Context(), event("tenant_id", "'acme'"))
+			written <- err
+		}()
+		p.says("OBX-059", fmt.Sprintf(`session %d of login postgres (application "shop")`, sessions["shop"].PgConn().PID()))
+		return fmt.Sprintf(`which is blocked by session %d of login postgres (application "report")`,
+				sessions["report"].PgConn().PID()), func() {
+				must(p.T, sessions["report"].Close(p.Context()))
+				must(p.T, <-written)
+				must(p.T, sessions["shop"].Close(p.Context()))
+				p.exec(noEvents)
 			}
 	},
 	"OBX-056": func(p *patient) (string, func()) {

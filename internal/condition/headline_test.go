@@ -1,4 +1,4 @@
-package admin
+package condition
 
 import "testing"
 
