@@ -21,7 +21,7 @@ func Examine(
 	p := newProcess(cfg, slog.New(slog.DiscardHandler))
 	x := examination(cfg, nil)
 	x.Limits, x.Canary = limits, canary
-	db, err := openNow(ctx, cfg.Database, use{name: "outbox doctor", conns: 2})
+	db, err := openSoon(ctx, cfg, use{name: "outbox doctor", conns: 2})
 	if errors.As(err, new(*pooler.SuperuserError)) {
 		return condition.Report{}, err
 	}
@@ -51,16 +51,11 @@ func examination(cfg config.Config, db condition.Database) condition.Examination
 	return x
 }
 
-// statusPatience is how long a status may take, the connection included.
-const statusPatience = 5 * time.Second
-
-// Status reads the facts of the tables of the settings and judges them. A database that does not
-// answer is a finding, and no error.
+// Status reads the facts of the tables of the settings and judges them, in at most 5 s. A database
+// that does not answer is a finding, and no error.
 func Status(ctx context.Context, cfg config.Config) (condition.Status, error) {
-	limited, cancel := context.WithTimeout(ctx, statusPatience)
-	defer cancel()
 	x := examination(cfg, nil)
-	db, err := openNow(limited, cfg.Database, use{name: "outbox status", conns: 1})
+	db, err := openSoon(ctx, cfg, use{name: "outbox status", conns: 1})
 	if errors.As(err, new(*pooler.SuperuserError)) {
 		return condition.Status{}, err
 	}
@@ -68,7 +63,22 @@ func Status(ctx context.Context, cfg config.Config) (condition.Status, error) {
 		defer db.Close()
 		x.DB = db
 	}
+	limited, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
 	return x.Status(limited), ctx.Err()
+}
+
+// The database must accept a connection within openPatience, and then answer within answerPatience,
+// so that its absence is reported within 5 s.
+const (
+	openPatience   = 3 * time.Second
+	answerPatience = 2 * time.Second
+)
+
+func openSoon(ctx context.Context, cfg config.Config, u use) (Database, error) {
+	ctx, cancel := context.WithTimeout(ctx, openPatience)
+	defer cancel()
+	return openNow(ctx, cfg.Database, u)
 }
 
 // Why explains where an event is: in the named table, or "" for any that the settings know.

@@ -121,6 +121,7 @@ dlq replay --all --yes --reason r
 dlq purge
 lanes
 lanes reader --table outbox_events --to group:x --reason r
+status
 sinks
 sinks forget x --reason r --yes
 sinks move x --to y --reason r
@@ -166,7 +167,7 @@ func TestSuperuserRunsNoCodeOfOtherRoles(t *testing.T) {
 				tier.Full(t)
 			}
 			attack(t, server, made, fmt.Sprintf("mallory%d", n), attachments[form], []string{"migrate status",
-				"migrate up", "relay --listen=", "doctor", "migrate down --set events", "migrate roles"})
+				"migrate up", "relay --listen=", "status", "doctor", "migrate down --set events", "migrate roles"})
 		})
 	}
 	t.Run("every command", func(t *testing.T) {

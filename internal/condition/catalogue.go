@@ -218,7 +218,7 @@ var Catalogue = []Condition{
 			"of outbox_lanes locked",
 	},
 	{
-		ID: "OBX-032", Name: "relay hindered", Category: "relays", Severity: Critical, judge: ofQueues(relayHindered),
+		ID: "OBX-032", Name: "relay hindered", Category: "relays", Severity: Critical, judge: relayHindered,
 		Means:  "A relay that is alive says that it cannot serve a table, in the words of its /readyz.",
 		Remedy: "docs/operations/incidents.md says what each reason asks for",
 		Alert:  "OutboxNotReady",

@@ -47,7 +47,22 @@ func databaseAway(ctx context.Context, x *Examination) ([]Finding, error) {
 	if err == nil {
 		return nil, nil
 	}
-	return at("database", "the database does not answer: %v", err), nil
+	return at("database", "the database does not answer: %s", shortly(err)), nil
+}
+
+// shortly returns the first cause of an error that lists several attempts to connect, a line each.
+func shortly(err error) string {
+	said := strings.ReplaceAll(err.Error(), "context deadline exceeded", "no answer in time")
+	first, attempts, several := strings.Cut(said, "\n")
+	if !several {
+		return first
+	}
+	first, _, _ = strings.Cut(first, ": failed to connect")
+	attempt, _, _ := strings.Cut(strings.TrimSpace(attempts), "\n")
+	if _, cause, ok := strings.Cut(attempt, "): "); ok {
+		attempt = cause
+	}
+	return first + ": " + attempt
 }
 
 func plaintext(ctx context.Context, x *Examination) ([]Finding, error) {
@@ -79,6 +94,10 @@ func migrations(ctx context.Context, x *Examination) (found []Finding, err error
 	for _, s := range sets {
 		_, recorded := facts.Sets[s.Set]
 		if recorded || len(s.Pending) == 0 || s.Current == 0 && s.Set != "core" {
+			continue
+		}
+		if s.Current == 0 {
+			found = append(found, at(s.Set, "the tables of set %s do not exist", s.Set)...)
 			continue
 		}
 		found = append(found, at(s.Set, "set %s is at version %d of %d", s.Set, s.Current, s.Latest)...)

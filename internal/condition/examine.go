@@ -197,6 +197,9 @@ func (x *Examination) Examine(ctx context.Context, which Selection) Report {
 		r.Asked++
 		r.add(c, found)
 	}
+	if ctx.Err() != nil {
+		r.miss("", "further conditions", operate.Sight{State: operate.Unknown, Why: "the examination was stopped: " + ctx.Err().Error()})
+	}
 	r.sort()
 	return r
 }
@@ -323,6 +326,9 @@ func (x *Examination) remember(ctx context.Context) {
 
 // readFacts reads the facts of the tables of the settings.
 func (x *Examination) readFacts(ctx context.Context) (operate.Facts, error) {
+	if x.DB == nil {
+		return operate.Facts{}, x.DBErr
+	}
 	tables, err := Watch(x.Config)
 	if err != nil {
 		return operate.Facts{}, err

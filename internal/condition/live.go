@@ -96,6 +96,8 @@ func schemaOutdated(x *Examination, f *operate.Facts) (found []Finding) {
 		switch required := int64(x.Required(set)); {
 		case s.Dirty:
 			found = append(found, at(set, "the migrations of set %s have stopped half way, at version %d", set, s.Version)...)
+		case s.Version <= 0:
+			found = append(found, at(set, "the tables of set %s do not exist", set)...)
 		case s.Version < required:
 			found = append(found, at(set, "set %s is at version %d of %d", set, s.Version, required)...)
 		case s.Version > required:
@@ -245,11 +247,15 @@ func laneSuspect(_ *Examination, q *operate.Queue) []Finding {
 		q.Table)
 }
 
-func relayHindered(_ *Examination, q *operate.Queue) (found []Finding) {
-	for _, p := range q.Alive() {
-		if p.Problem != "" {
-			found = append(found, Finding{About: p.Name, Since: p.Since,
-				Says: fmt.Sprintf("%s %s does not serve %s: %s", processOf(q), p.Name, q.Name, p.Problem)})
+// relayHindered reports the problems of live processes, also of queues that cannot be counted.
+func relayHindered(_ *Examination, f *operate.Facts) (found []Finding) {
+	for i := range f.Queues {
+		q := &f.Queues[i]
+		for _, p := range q.Alive() {
+			if p.Problem != "" {
+				found = append(found, Finding{About: p.Name, Since: p.Since,
+					Says: fmt.Sprintf("%s %s does not serve %s: %s", processOf(q), p.Name, q.Name, p.Problem)})
+			}
 		}
 	}
 	return found

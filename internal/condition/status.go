@@ -55,7 +55,7 @@ func (r Report) With(earlier Report) Report {
 // unknown.
 func (r *Report) Sentence(f *operate.Facts) string {
 	waits := ""
-	if f != nil {
+	if f != nil && slices.ContainsFunc(f.Queues, func(q operate.Queue) bool { return q.State == operate.Known }) {
 		waits = "; " + allWaiting(f)
 	}
 	worst := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.Severity >= Warning })
@@ -81,8 +81,12 @@ func (r *Report) Sentence(f *operate.Facts) string {
 func allWaiting(f *operate.Facts) string {
 	n, bounded := 0, ""
 	var longest time.Duration
+	where := ""
 	for i := range f.Queues {
 		q := &f.Queues[i]
+		if q.State == operate.Unknown {
+			where = " in the tables that can be read"
+		}
 		n += q.Waiting
 		longest = max(longest, oldest(q))
 		if q.Bounded {
@@ -90,9 +94,9 @@ func allWaiting(f *operate.Facts) string {
 		}
 	}
 	if n == 0 {
-		return "no event waits"
+		return "no event waits" + where
 	}
-	text := bounded + many(n, "event") + wait(n)
+	text := bounded + many(n, "event") + wait(n) + where
 	if longest > 0 {
 		text += ", the oldest for " + lasting(longest)
 	}

@@ -1,5 +1,5 @@
 -- conditions: which of our tables autovacuum passes by. Locks nothing.
-SELECT 'warning', name, says, NULL::timestamptz, NULL::text
+SELECT 'advice', name, says, NULL::timestamptz, NULL::text
   FROM (SELECT 'the server' AS name, 'autovacuum is off for the whole server' AS says WHERE NOT current_setting('autovacuum')::bool
         UNION ALL
         SELECT c.relname, format('autovacuum is off for %s', c.relname)
