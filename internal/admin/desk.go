@@ -155,7 +155,8 @@ const (
 	blockedShown = 20
 	// countedForSample is how many undelivered events of a queue are counted in a sample.
 	countedForSample = 20_000
-	// lookedFor is how long samples are taken after the last look of an operator who does not watch.
+	// lookedFor is how long samples are taken after the last look of an operator who does not
+	// watch.
 	lookedFor = 5 * time.Second
 )
 
@@ -289,7 +290,8 @@ func (d *Desk) watch(ctx context.Context, fn func(Overview) error) error {
 	return err
 }
 
-// read reads the facts and judges them, together with what an earlier examination found beyond facts.
+// read reads the facts and judges them, together with what an earlier examination found beyond
+// facts.
 func (d *Desk) read(ctx context.Context, before Overview, examined condition.Report) Overview {
 	ctx, cancel := context.WithTimeout(ctx, sampleLimit)
 	defer cancel()
@@ -343,16 +345,19 @@ func (d *Desk) add(f *operate.Facts, now *Overview, before Overview) {
 
 // tableState returns the state of a table, or of a log for one of its readers.
 func (d *Desk) tableState(q *operate.Queue, before Overview) TableState {
-	s := TableState{Table: q.Table, Group: q.Group, Log: q.Log, Hidden: q.State != operate.Known, Why: q.Why, Paused: q.Paused,
-		Backlog: q.Waiting, Bounded: q.Bounded, Oldest: q.Oldest, Retrying: q.Retrying, HeldKeys: q.Keys, Held: q.Blocked,
+	s := TableState{Table: q.Table, Group: q.Group, Log: q.Log, Hidden: q.State != operate.Known, Why: q.Why,
+		Paused:  q.Paused,
+		Backlog: q.Waiting, Bounded: q.Bounded, Oldest: q.Oldest, Retrying: q.Retrying, HeldKeys: q.Keys,
+		Held:        q.Blocked,
 		LapsedLanes: q.Expired, FreeLanes: outbox.LaneCount - q.Held - q.Expired, Relays: []operate.RelayView{},
 		queue: q.Name, written: q.Inserted, at: time.Now()}
 	if to, err := d.Config.SinkOf(q.Table); err == nil && q.Group == "" {
 		s.Sink = to.Name
 	}
 	for _, p := range q.Processes {
-		s.Relays = append(s.Relays, operate.RelayView{Owner: p.Owner, Name: p.Name, JoinedAt: p.JoinedAt, ExpiresIn: p.ExpiresIn,
-			Lanes: p.Lanes})
+		s.Relays = append(s.Relays, operate.RelayView{Owner: p.Owner, Name: p.Name, JoinedAt: p.JoinedAt,
+			ExpiresIn: p.ExpiresIn,
+			Lanes:     p.Lanes})
 	}
 	s.rates(before)
 	return s
@@ -426,7 +431,8 @@ func (d *Desk) addSinks(f *operate.Facts, now *Overview) {
 
 // report takes over the state that a live relay reports, unless another relay reports a worse one.
 func (s *SinkState) report(state, why string, since *time.Time) {
-	if order := []string{"unknown", "available", "slow", "down"}; slices.Index(order, state) > slices.Index(order, s.State) {
+	if order := []string{"unknown", "available", "slow", "down"}; slices.Index(order, state) > slices.Index(order,
+		s.State) {
 		s.State, s.Reason, s.Since = state, why, since
 	}
 }

@@ -17,7 +17,8 @@ func testDoctor(t *testing.T, e env) {
 	e.redis = testenv.RedisServer(t).URL()
 	// The servers of the tests, and what is on them, have these.
 	e.says(0, "doctor --pre --skip OBX-004,obx-011,obx-015", "conditions checked")
-	e.says(3, "doctor --only relays", "warning   OBX-030  no relay serves outbox_events; no event waits there", "do: start one: outbox relay",
+	e.says(3, "doctor --only relays", "warning   OBX-030  no relay serves outbox_events; no event waits there",
+		"do: start one: outbox relay",
 		"conditions.md#obx-030-no-relay")
 	e.ok("{}", "write", "--topic", "order.placed", "--key", "42")
 	e.says(4, "doctor --only OBX-030", "critical  OBX-030  no relay serves outbox_events, where 1 event waits")

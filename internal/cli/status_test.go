@@ -21,7 +21,8 @@ func testStatus(t *testing.T, e env) {
 	e.redis = testenv.RedisServer(t).URL()
 	e.says(3, "status --table outbox_events", "No relay serves outbox_events; no event waits", "warning   OBX-030")
 	e.ok("{}", "write", "--topic", "order.placed", "--key", "42")
-	e.says(4, "status --table outbox_events", "No relay serves outbox_events; 1 event waits", "critical  OBX-030", "do: start one: outbox relay")
+	e.says(4, "status --table outbox_events", "No relay serves outbox_events; 1 event waits", "critical  OBX-030",
+		"do: start one: outbox relay")
 	relay := e.start("relay", "--table", "outbox_events")
 	relay.await(relay.err, "lanes held")
 	e.eventually("the status is healthy", func() bool {
@@ -59,7 +60,8 @@ func TestStatusOfBadDatabases(t *testing.T) {
 			began := time.Now()
 			r := of.run("", command, "--table", "outbox_events")
 			if r.code != c.code && r.code != 4 || r.code < 4 {
-				t.Errorf("%s of a database that is %s: exit code %d, want %d or 4\n%s%s", command, name, r.code, c.code, r.out, r.err)
+				t.Errorf("%s of a database that is %s: exit code %d, want %d or 4\n%s%s", command, name, r.code,
+					c.code, r.out, r.err)
 			}
 			if command == "status" && (r.code != c.code || !strings.HasPrefix(r.out, c.says)) {
 				t.Errorf("status of a database that is %s: exit code %d\n%s%s", name, r.code, r.out, r.err)
@@ -67,7 +69,8 @@ func TestStatusOfBadDatabases(t *testing.T) {
 			if took := time.Since(began); took > 6*time.Second {
 				t.Errorf("%s of a database that is %s took %s", command, name, took)
 			}
-			t.Logf("%s, %s: exit code %d in %s: %s", name, command, r.code, time.Since(began).Round(10*time.Millisecond), r.out)
+			t.Logf("%s, %s: exit code %d in %s: %s", name, command, r.code,
+				time.Since(began).Round(10*time.Millisecond), r.out)
 		}
 	}
 }
@@ -111,7 +114,8 @@ func TestStatusNamesLocks(t *testing.T) {
 	}
 	named := fmt.Sprintf(`session %d of login postgres (application "nightly report")`, holder.PgConn().PID())
 	r := e.run("", "status")
-	if r.code != 5 || !strings.HasPrefix(r.out, "Unknown: state of outbox_events: table outbox_events is locked by "+named) ||
+	if r.code != 5 || !strings.HasPrefix(r.out,
+		"Unknown: state of outbox_events: table outbox_events is locked by "+named) ||
 		!strings.Contains(r.out, "no relay serves event_outbox") {
 		t.Errorf("exit code %d\n%s%s", r.code, r.out, r.err)
 	}

@@ -124,7 +124,8 @@ var Catalogue = []Condition{
 		Remedy: "free space, shorten --retention, and then outbox purge",
 	},
 	{
-		ID: "OBX-017", Name: "migrations missing", Category: "schema", Severity: Critical, Pre: true, judge: schemaOutdated, check: migrations,
+		ID: "OBX-017", Name: "migrations missing", Category: "schema", Severity: Critical, Pre: true,
+		judge: schemaOutdated, check: migrations,
 		Means: "The database's tables are older than this program, or a migration has stopped half way. What needs " +
 			"the newer ones fails.",
 		Remedy: "run outbox migrate up; outbox migrate status says what that would do",
@@ -342,7 +343,8 @@ var Catalogue = []Condition{
 		Remedy: "outbox why ID of the event that the sentence names",
 	},
 	{
-		ID: "OBX-053", Name: "versions differ", Category: "relays", Severity: Advice, check: query("condition_versions"),
+		ID: "OBX-053", Name: "versions differ", Category: "relays", Severity: Advice,
+		check: query("condition_versions"),
 		Means: "Relays, gateways or workers of several versions are connected to this database. If nobody is " +
 			"upgrading, one was forgotten.",
 		Remedy: "restart those of the other version: SELECT pid, client_addr, application_name FROM pg_stat_activity " +
@@ -355,7 +357,8 @@ var Catalogue = []Condition{
 		Remedy: "read the logs of the relays that the sentence names, and of what starts them: memory, restarts, network",
 	},
 	{
-		ID: "OBX-055", Name: "settings differ", Category: "relays", Severity: Warning, judge: ofQueues(sinksDiffer), check: settingsDiffer,
+		ID: "OBX-055", Name: "settings differ", Category: "relays", Severity: Warning, judge: ofQueues(sinksDiffer),
+		check: settingsDiffer,
 		Means: "The relays of a table do not have the same settings. Each relay delivers its own lanes, so two " +
 			"events can be delivered under different settings. Different sinks or routes are a warning after 10 minutes, " +
 			"a time that a deployment may need; this comparison includes relays of the library, whose sinks are compared " +

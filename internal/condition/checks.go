@@ -81,7 +81,8 @@ func pooled(ctx context.Context, x *Examination) ([]Finding, error) {
 	return at("database", "the database's URL leads to a pooler and not to PostgreSQL itself"), nil
 }
 
-// migrations reports the sets that no migration has recorded. The recorded ones are schemaOutdated's.
+// migrations reports the sets that no migration has recorded. The recorded ones are
+// schemaOutdated's.
 func migrations(ctx context.Context, x *Examination) (found []Finding, err error) {
 	if x.Migrations == nil {
 		return nil, errNothing

@@ -23,8 +23,8 @@ import (
 type Severity int
 
 // The severities. Advice is no reason to act at once and has no alert. A warning becomes a fault of
-// delivery if it stays. Uncertain is the result of a report in which something is unknown, and of no
-// condition. A critical condition stops delivery, or is about to.
+// delivery if it stays. Uncertain is the result of a report in which something is unknown, and of
+// no condition. A critical condition stops delivery, or is about to.
 const (
 	Advice Severity = iota + 1
 	Warning
@@ -76,7 +76,8 @@ type Condition struct {
 	// Pre says that it can be found before a relay has ever started.
 	Pre bool
 	// Alert is the rule of deploy/prometheus/outbox.rules.yml that watches for it by a metric of
-	// its own. "": the rule is in outbox.conditions.rules.yml, by outbox_condition. Advice has none.
+	// its own. "": the rule is in outbox.conditions.rules.yml, by outbox_condition. Advice has
+	// none.
 	Alert string
 
 	judge judge // finds it in facts alone, or

@@ -198,7 +198,8 @@ func (x *Examination) Examine(ctx context.Context, which Selection) Report {
 		r.add(c, found)
 	}
 	if ctx.Err() != nil {
-		r.miss("", "further conditions", operate.Sight{State: operate.Unknown, Why: "the examination was stopped: " + ctx.Err().Error()})
+		r.miss("", "further conditions", operate.Sight{State: operate.Unknown, Why: "the examination was stopped: " +
+			ctx.Err().Error()})
 	}
 	r.sort()
 	return r
@@ -229,7 +230,8 @@ func (r *Report) miss(id, name string, sight operate.Sight) {
 	}
 }
 
-// missFacts adds the facts that are not known. If not one queue is known, the report is not healthy.
+// missFacts adds the facts that are not known. If not one queue is known, the report is not
+// healthy.
 func (r *Report) missFacts(f *operate.Facts) {
 	known := 0
 	for _, q := range f.Queues {

@@ -95,14 +95,17 @@ func schemaOutdated(x *Examination, f *operate.Facts) (found []Finding) {
 		}
 		switch required := int64(x.Required(set)); {
 		case s.Dirty:
-			found = append(found, at(set, "the migrations of set %s have stopped half way, at version %d", set, s.Version)...)
+			found = append(found, at(set, "the migrations of set %s have stopped half way, at version %d", set,
+				s.Version)...)
 		case s.Version <= 0:
 			found = append(found, at(set, "the tables of set %s do not exist", set)...)
 		case s.Version < required:
 			found = append(found, at(set, "set %s is at version %d of %d", set, s.Version, required)...)
 		case s.Version > required:
-			found = append(found, Finding{About: set, Remedy: "use a version of outbox that is as new as the one that migrated",
-				Says: fmt.Sprintf("set %s is at version %d, which is newer than the %d of this program", set, s.Version, required)})
+			found = append(found, Finding{About: set,
+				Remedy: "use a version of outbox that is as new as the one that migrated",
+				Says: fmt.Sprintf("set %s is at version %d, which is newer than the %d of this program", set,
+					s.Version, required)})
 		}
 	}
 	return found
@@ -118,7 +121,8 @@ func locked(_ *Examination, f *operate.Facts) (found []Finding) {
 			continue
 		}
 		by := w.By[0]
-		found = append(found, Finding{About: w.Table, Remedy: "end the transaction of the blocking session, or run: " + by.End(),
+		found = append(found, Finding{About: w.Table, Remedy: "end the transaction of the blocking session, or run: " +
+			by.End(),
 			Says: fmt.Sprintf("%s has waited for %s for a lock at %s, which is blocked by %s", w.Waits,
 				lasting(time.Duration(w.Seconds*float64(time.Second))), w.Table, by)})
 	}
@@ -137,8 +141,8 @@ func noReader(x *Examination, q *operate.Queue) []Finding {
 	last := "the last one"
 	if len(q.Processes) > 0 {
 		last = q.Processes[0].Name
-		f.Remedy = fmt.Sprintf("look whether %s still runs, and read its log: it may be frozen, or the database may refuse its "+
-			"login; stop it if it hangs, then start it again", last)
+		f.Remedy = fmt.Sprintf("look whether %s still runs, and read its log: it may be frozen, or the database may "+
+			"refuse its login; stop it if it hangs, then start it again", last)
 	}
 	if q.LastLease != nil {
 		f.Since = q.LastLease
@@ -173,7 +177,8 @@ func lanesUnheld(x *Examination, q *operate.Queue) []Finding {
 	if !settled || unheld == 0 || q.Sink != "" {
 		return nil
 	}
-	return at(q.Name, "%d of %d lanes of %s are held by no %s; alive: %d; %s in the table", unheld, outbox.LaneCount, q.Table,
+	return at(q.Name, "%d of %d lanes of %s are held by no %s; alive: %d; %s in the table", unheld, outbox.LaneCount,
+		q.Table,
 		processOf(q), len(q.Alive()), waiting(q))
 }
 
@@ -188,7 +193,8 @@ func relayAlone(_ *Examination, q *operate.Queue) []Finding {
 	return f
 }
 
-// vanishing is how many processes of a queue may end without giving up their leases within a minute.
+// vanishing is how many processes of a queue may end without giving up their leases within a
+// minute.
 const vanishing = 3
 
 func relaysVanish(_ *Examination, q *operate.Queue) []Finding {
@@ -201,7 +207,8 @@ func relaysVanish(_ *Examination, q *operate.Queue) []Finding {
 	if len(gone) < vanishing || q.Sink != "" {
 		return nil
 	}
-	return at(q.Name, "%d processes that served %s ended within a minute without giving up their lanes: %s", len(gone), q.Name,
+	return at(q.Name, "%d processes that served %s ended within a minute without giving up their lanes: %s",
+		len(gone), q.Name,
 		strings.Join(gone, "; "))
 }
 
@@ -222,9 +229,11 @@ func sinksDiffer(x *Examination, q *operate.Queue) (found []Finding) {
 		if r.JoinedAt.After(later) {
 			later = r.JoinedAt
 		}
-		found = append(found, Finding{About: q.Name, Since: &later, Says: fmt.Sprintf("relay %q and relay %q of %s have "+
-			"different sinks or routes for %s: only the first has %s; only the second has %s", first.Name, r.Name, q.Table,
-			lasting(x.Now().Sub(later)), onlyIn(first.Serves, r.Serves), onlyIn(r.Serves, first.Serves))})
+		found = append(found, Finding{About: q.Name, Since: &later,
+			Says: fmt.Sprintf("relay %q and relay %q of %s have "+
+				"different sinks or routes for %s: only the first has %s; only the second has %s", first.Name, r.Name,
+				q.Table,
+				lasting(x.Now().Sub(later)), onlyIn(first.Serves, r.Serves), onlyIn(r.Serves, first.Serves))})
 	}
 	return found
 }
@@ -232,7 +241,10 @@ func sinksDiffer(x *Examination, q *operate.Queue) (found []Finding) {
 // onlyIn returns the lines of a text that another lacks.
 func onlyIn(text, other string) string {
 	there := strings.Split(other, "\n")
-	lines := slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return slices.Contains(there, line) })
+	lines := slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool {
+		return slices.Contains(there,
+			line)
+	})
 	if len(lines) == 0 {
 		return "nothing more"
 	}
@@ -243,7 +255,8 @@ func laneSuspect(_ *Examination, q *operate.Queue) []Finding {
 	if q.Suspect == 0 {
 		return nil
 	}
-	return at(q.Name, "relays died repeatedly at %s of %s; the events there are tried in small batches", many(q.Suspect, "lane"),
+	return at(q.Name, "relays died repeatedly at %s of %s; the events there are tried in small batches",
+		many(q.Suspect, "lane"),
 		q.Table)
 }
 
@@ -363,9 +376,11 @@ func subscriptionIdle(x *Examination, f *operate.Facts) (found []Finding) {
 			continue
 		}
 		since := f.At.Add(-seconds(s.Oldest))
-		found = append(found, Finding{About: s.Name, Since: &since, Says: fmt.Sprintf("no consumer of subscription %s has "+
-			"acknowledged its events: %s, the oldest for %s; the log keeps them until %s", s.Name,
-			many(s.Waiting, "event")+wait(s.Waiting), lasting(seconds(s.Oldest)), s.KeepUntil.UTC().Format(time.DateTime))})
+		found = append(found, Finding{About: s.Name, Since: &since,
+			Says: fmt.Sprintf("no consumer of subscription %s has "+
+				"acknowledged its events: %s, the oldest for %s; the log keeps them until %s", s.Name,
+				many(s.Waiting, "event")+wait(s.Waiting), lasting(seconds(s.Oldest)),
+				s.KeepUntil.UTC().Format(time.DateTime))})
 	}
 	return found
 }

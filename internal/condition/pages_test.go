@@ -47,7 +47,8 @@ func TestCatalogueIsComplete(t *testing.T) {
 		switch {
 		case i > 0 && c.ID <= Catalogue[i-1].ID:
 			t.Errorf("%s comes after %s in the catalogue", c.ID, Catalogue[i-1].ID)
-		case c.Means == "" || c.Remedy == "" || c.check == nil && c.judge == nil || c.Severity == 0 || c.Severity == Uncertain ||
+		case c.Means == "" || c.Remedy == "" || c.check == nil && c.judge == nil || c.Severity == 0 ||
+			c.Severity == Uncertain ||
 			!strings.Contains(joined(Categories), string(c.Category)):
 			t.Errorf("%s lacks something: %+v", c.ID, c)
 		case c.Alert != "" && !strings.Contains(own, "alert: "+c.Alert+"\n"):
@@ -115,7 +116,8 @@ func runbook() string {
 	var b strings.Builder
 	b.WriteString(`# Conditions
 
-This page lists the conditions that ` + "`outbox doctor`" + ` checks. Each is provoked by a test on real servers, and has
+This page lists the conditions that ` + "`outbox doctor`" + ` checks. Each is provoked by a test on real servers,
+	and has
 an alert or is advice. The page is made from the catalogue in internal/condition.
 
     outbox status                             # the live conditions, in one sentence
@@ -123,12 +125,15 @@ an alert or is advice. The page is made from the catalogue in internal/condition
     outbox doctor --config outbox.yaml        # all conditions, with the relay's settings and login
     outbox doctor --only events,OBX-009 -o json
 
-A relay checks the conditions every minute: the metric ` + "`outbox_condition`" + ` counts the findings, and ` + "`/readyz`" + `
-lists them to this machine. The category audit belongs to ` + "`outbox verify`" + `, which reads whole tables. A condition
+A relay checks the conditions every minute: the metric ` + "`outbox_condition`" + ` counts the findings,
+	and ` + "`/readyz`" + `
+lists them to this machine. The category audit belongs to ` + "`outbox verify`" + `,
+	which reads whole tables. A condition
 is ` + "`critical`" + ` if it stops delivery, and a ` + "`warning`" + ` if it will.
 
 <a id="unknown"></a>
-If a fact cannot be read, the result is ` + "`unknown`" + ` (exit code 5, alert OutboxUnknown), and never healthy. The reason stands
+If a fact cannot be read, the result is ` + "`unknown`" + ` (exit code 5, alert OutboxUnknown),
+	and never healthy. The reason stands
 beside the fact: a table that is locked, a statement that timed out, a right that is missing. A fact that the login may
 not see by design is listed as not visible. It makes the result unknown only if the login sees no outbox table.
 

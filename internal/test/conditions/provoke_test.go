@@ -188,7 +188,8 @@ var provoked = map[string]provocation{
 	},
 	"OBX-028": func(p *patient) (string, func()) {
 		p.exec(debt)
-		return "sink audit has not acknowledged events of outbox_events: 1 event waits, the oldest for 1h", p.cured(noDebts)
+		return "sink audit has not acknowledged events of outbox_events: 1 event waits, the oldest for 1h",
+			p.cured(noDebts)
 	},
 	"OBX-029": func(p *patient) (string, func()) {
 		p.exec(debt)
@@ -326,13 +327,15 @@ var provoked = map[string]provocation{
 		p.exec("INSERT INTO outbox_relays (table_name, owner, name, joined_at, expires_at) SELECT 'outbox_events', " +
 			"gen_random_uuid(), 'web ' || n, now() - interval '1 minute', now() - interval '10 seconds' FROM " +
 			"generate_series(1, 3) n")
-		return "3 processes that served outbox_events ended within a minute without giving up their lanes: web", p.cured(noRelays)
+		return "3 processes that served outbox_events ended within a minute without giving up their lanes: web",
+			p.cured(noRelays)
 	},
 	"OBX-055": func(p *patient) (string, func()) {
 		digits := p.settings().Fingerprint()
 		mine, tables, _ := strings.Cut(digits, "/")
 		stop := p.relay()
-		end := p.connected("outbox relay v1 000000/"+tables, "outbox relay v1 111111/aaa") // the last serves other tables
+		end := p.connected("outbox relay v1 000000/"+tables,
+			"outbox relay v1 111111/aaa") // the last serves other tables
 		p.says("OBX-055", "relays of the same tables have 2 different settings: 000000 (by a socket), "+mine+" (")
 		end()
 		p.exec("UPDATE outbox_relays SET joined_at = now() - interval '12 minutes'",
@@ -356,13 +359,15 @@ var provoked = map[string]provocation{
 			"CREATE FUNCTION seen() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
 			"CREATE TRIGGER seen AFTER INSERT ON outbox_events FOR EACH ROW EXECUTE FUNCTION seen()")
 		for _, says := range []string{"table copies inherits from event_outbox", "outbox_deliveries is UNLOGGED",
-			"outbox_events has fillfactor=20", "rule keep of outbox_lanes", "trigger seen of outbox_events calls seen()"} {
+			"outbox_events has fillfactor=20", "rule keep of outbox_lanes",
+			"trigger seen of outbox_events calls seen()"} {
 			p.says("OBX-058", says)
 		}
 		return "foreign key mail_log_event_fkey of mail_log refers to outbox_events: a row that is referred to cannot be " +
 				"removed", func() {
 				p.exec("DROP TABLE mail_log, copies", "ALTER TABLE outbox_deliveries SET LOGGED",
-					"ALTER TABLE outbox_events RESET (fillfactor)", "DROP RULE keep ON outbox_lanes", "DROP FUNCTION seen CASCADE")
+					"ALTER TABLE outbox_events RESET (fillfactor)", "DROP RULE keep ON outbox_lanes",
+					"DROP FUNCTION seen CASCADE")
 			}
 	},
 	"OBX-059": func(p *patient) (string, func()) {
@@ -381,7 +386,8 @@ var provoked = map[string]provocation{
 			_, err := sessions["shop"].Exec(p.Context(), event("tenant_id", "'acme'"))
 			written <- err
 		}()
-		p.says("OBX-059", fmt.Sprintf(`session %d of login postgres (application "shop")`, sessions["shop"].PgConn().PID()))
+		p.says("OBX-059", fmt.Sprintf(`session %d of login postgres (application "shop")`,
+			sessions["shop"].PgConn().PID()))
 		return fmt.Sprintf(`which is blocked by session %d of login postgres (application "report")`,
 				sessions["report"].PgConn().PID()), func() {
 				must(p.T, sessions["report"].Close(p.Context()))

@@ -53,7 +53,8 @@ func readsFacts(t *testing.T, s *suite) {
 		t.Errorf("of empty tables: %+v", f)
 	}
 	for _, q := range f.Queues {
-		if q.State != operate.Known || q.Waiting != 0 || q.Oldest != nil || q.Held+q.Expired != 0 || len(q.Processes) != 0 {
+		if q.State != operate.Known || q.Waiting != 0 || q.Oldest != nil || q.Held+q.Expired != 0 ||
+			len(q.Processes) != 0 {
 			t.Errorf("empty queue %+v", q)
 		}
 	}
@@ -62,24 +63,28 @@ func readsFacts(t *testing.T, s *suite) {
 	}
 	s.Exec(t, "UPDATE outbox_events SET created_at = ?1 WHERE position = (SELECT min(position) FROM outbox_events)",
 		time.Now().Add(-time.Hour))
-	s.Exec(t, "UPDATE outbox_events SET status = 'FAILED', retry_count = 2, error_message = 'no such queue', next_retry_at = ?1 "+
+	s.Exec(t, "UPDATE outbox_events SET status = 'FAILED', retry_count = 2, error_message = 'no such queue', "+
+		"next_retry_at = ?1 "+
 		"WHERE position = (SELECT min(position) FROM outbox_events)", time.Now().Add(time.Hour))
 	s.Exec(t, `INSERT INTO outbox_deliveries (outbox_table, sink, lane, event_id, destinations, event_topic, payload,
 		written_at, status) VALUES ('event_outbox', 'audit', 1, ?1, '["d"]', 't', '{}', ?2, 'pending')`,
 		tabletest.NewID(t).String(), time.Now().Add(-2*time.Minute))
 	alive, gone := tabletest.NewID(t), tabletest.NewID(t)
 	s.Exec(t, `INSERT INTO outbox_relays (table_name, owner, name, joined_at, expires_at, serves, health, health_since)
-		VALUES ('outbox_events', ?1, 'one', ?2, ?3, 'all', '{"table": "slow disk", "sinks": {"default": "refused"}}', ?2)`,
+		VALUES ('outbox_events', ?1, 'one', ?2, ?3, 'all', '{"table": "slow disk", "sinks": {"default": "refused"}}',
+			?2)`,
 		alive.String(), time.Now().Add(-time.Minute), time.Now().Add(time.Minute))
 	for lane, owner := range map[int]string{3: alive.String(), 4: alive.String(), 5: gone.String()} {
 		end := time.Now().Add(time.Minute)
 		if owner == gone.String() {
 			end = time.Now().Add(-time.Minute)
 		}
-		s.Exec(t, "INSERT INTO outbox_lanes (table_name, lane, owner, epoch, expires_at, crashes) VALUES ('outbox_events', ?1, ?2, 1, ?3, 2)",
+		s.Exec(t, "INSERT INTO outbox_lanes (table_name, lane, owner, epoch, expires_at, crashes) "+
+			"VALUES ('outbox_events', ?1, ?2, 1, ?3, 2)",
 			lane, owner, end)
 	}
-	s.Exec(t, "INSERT INTO outbox_readers (table_name, reader, since) VALUES ('outbox_events', 'group:bills', ?1)", time.Now())
+	s.Exec(t, "INSERT INTO outbox_readers (table_name, reader, since) VALUES ('outbox_events', 'group:bills', ?1)",
+		time.Now())
 	s.Exec(t, "INSERT INTO outbox_pauses (table_name, topic, destination, reason, actor, paused_at) "+
 		"VALUES ('outbox_events', '', '', 'tests', 'me', ?1)", time.Now())
 
@@ -93,7 +98,8 @@ func readsFacts(t *testing.T, s *suite) {
 		t.Errorf("lanes of outbox_events: %+v", q)
 	}
 	if len(q.Processes) != 1 || len(q.Alive()) != 1 || q.Processes[0].Owner != alive || q.Processes[0].Lanes != 2 ||
-		q.Processes[0].Problem != "slow disk" || q.Processes[0].Sinks["default"] != "refused" || q.Processes[0].Since == nil {
+		q.Processes[0].Problem != "slow disk" || q.Processes[0].Sinks["default"] != "refused" ||
+		q.Processes[0].Since == nil {
 		t.Errorf("processes of outbox_events: %+v", q.Processes)
 	}
 	if len(q.Failing) != 1 || q.Failing[0].Attempts != 2 || q.Failing[0].Error != "no such queue" ||
@@ -101,7 +107,8 @@ func readsFacts(t *testing.T, s *suite) {
 		t.Errorf("failing events of outbox_events: %+v", q.Failing)
 	}
 	audit := queue(t, f, "outbox_deliveries/event_outbox/audit")
-	if audit.Waiting != 1 || audit.Sink != "audit" || audit.Table != "event_outbox" || audit.Oldest == nil || *audit.Oldest < 110 {
+	if audit.Waiting != 1 || audit.Sink != "audit" || audit.Table != "event_outbox" || audit.Oldest == nil ||
+		*audit.Oldest < 110 {
 		t.Errorf("pending deliveries: %+v", audit)
 	}
 	if len(f.Pauses) != 1 || f.Pauses[0].Table != "outbox_events" || f.Pauses[0].Actor != "me" {

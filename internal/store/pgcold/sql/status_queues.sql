@@ -1,7 +1,7 @@
--- status: of each queue the undelivered events among its oldest rows, how many of them wait for a retry or behind one, and
--- the oldest. A queue is an outbox table, the pending deliveries of one sink, or a log for one reader. Of a table also the
--- rows ever inserted, by the server's statistics, and its oldest events that wait for a retry; of a subscription the events
--- that it has still to fetch or to acknowledge. One JSON object a row. Locks nothing.
+-- status: of each queue the undelivered events among its oldest rows, how many of them wait for a retry or behind
+-- one, and the oldest. A queue is an outbox table, the pending deliveries of one sink, or a log for one reader. Of
+-- a table also the rows ever inserted, by the server's statistics, and its oldest events that wait for a retry; of
+-- a subscription the events that it has still to fetch or to acknowledge. One JSON object a row. Locks nothing.
 -- Index: as in lanes_backlog and log_lanes.
 SELECT 'now', json_build_object('now', now())
 {{range $i, $t := .Tables -}}

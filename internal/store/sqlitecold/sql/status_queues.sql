@@ -1,6 +1,6 @@
--- status: of each queue the undelivered events among its oldest rows, how many of them wait for a retry or behind one, and
--- the oldest. A queue is an outbox table, or the pending deliveries of one sink. Of a table also the rows ever inserted, and
--- its oldest events that wait for a retry. One JSON object a row. Locks nothing.
+-- status: of each queue the undelivered events among its oldest rows, how many of them wait for a retry or behind
+-- one, and the oldest. A queue is an outbox table, or the pending deliveries of one sink. Of a table also the rows
+-- ever inserted, and its oldest events that wait for a retry. One JSON object a row. Locks nothing.
 -- Index: as in lanes_backlog.
 SELECT 'now', json_object('now', {{arg .Now}})
 {{range $i, $t := .Tables -}}

@@ -1,5 +1,5 @@
--- status: readers, relays, lanes by owner, pauses, pending deliveries and dead letters, each from the tables that exist.
--- One JSON object a row. Locks nothing.
+-- status: readers, relays, lanes by owner, pauses, pending deliveries and dead letters, each from the tables that
+-- exist. One JSON object a row. Locks nothing.
 -- Index: the primary keys; outbox_deliveries_lanes and outbox_deliveries_dead; idx_job_dlq_pending_source.
 SELECT 'now', json_object('now', {{arg .Now}})
 {{if .Sees.Readers -}}
