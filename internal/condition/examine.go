@@ -184,10 +184,14 @@ func (x *Examination) Examine(ctx context.Context, which Selection) Report {
 	}
 	for i := range Catalogue {
 		c := &Catalogue[i]
-		if !which.has(c) || ctx.Err() != nil || c.check == nil && facts == nil {
+		check := c.check
+		if which.Live && facts != nil { // facts are enough
+			check = nil
+		}
+		if !which.has(c) || ctx.Err() != nil || check == nil && (facts == nil || c.judge == nil) {
 			continue
 		}
-		found, err := x.look(ctx, c, facts)
+		found, err := x.look(ctx, c, check, facts)
 		switch {
 		case errors.Is(err, errNothing):
 			continue
@@ -266,7 +270,9 @@ func sightOf(err error) operate.Sight {
 	return operate.Sight{State: operate.Unknown, Why: err.Error()}
 }
 
-func (x *Examination) look(ctx context.Context, c *Condition, facts *operate.Facts) (found []Finding, err error) {
+func (x *Examination) look(
+	ctx context.Context, c *Condition, check check, facts *operate.Facts,
+) (found []Finding, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	defer func() {
@@ -277,13 +283,13 @@ func (x *Examination) look(ctx context.Context, c *Condition, facts *operate.Fac
 	if c.judge != nil && facts != nil {
 		found = c.judge(x, facts)
 	}
-	if c.check == nil {
+	if check == nil {
 		return found, nil
 	}
 	if x.DB == nil && c.Category != "settings" && c.Category != "host" && c.Category != "sinks" && c.ID != away {
 		return nil, errNothing // OBX-006 reports the database
 	}
-	asked, err := c.check(ctx, x)
+	asked, err := check(ctx, x)
 	found = append(found, asked...)
 	var missing interface{ SQLState() string }
 	if unfit(err) || errors.As(err, &missing) && missing.SQLState() == "42P01" {
