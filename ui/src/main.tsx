@@ -1,4 +1,4 @@
-import { QueryClient, QueryClientProvider } from '@tanstack/react-query'
+import { QueryCache, QueryClient, QueryClientProvider } from '@tanstack/react-query'
 import { RouterProvider } from '@tanstack/react-router'
 import { StrictMode } from 'react'
 import { createRoot } from 'react-dom/client'
@@ -6,7 +6,14 @@ import { Problem } from './api/client'
 import { router } from './router'
 import './styles.css'
 
-const queries = new QueryClient({
+const queries: QueryClient = new QueryClient({
+  // A request whose token was revoked leads to the sign-in, which the session's own 401 shows.
+  queryCache: new QueryCache({
+    onError: (error, query) => {
+      if (error instanceof Problem && error.status === 401 && query.queryKey[0] !== 'session')
+        void queries.invalidateQueries({ queryKey: ['session'] })
+    },
+  }),
   defaultOptions: {
     queries: {
       staleTime: 5000,

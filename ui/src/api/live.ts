@@ -35,9 +35,12 @@ export function useOverviewStream(on: boolean): boolean {
   useEffect(() => {
     if (!on) return
     const stop = new AbortController()
+    let news = Date.now()
+    const quiet = setInterval(() => Date.now() - news > 15_000 && setConnected(false), 1000)
     const heard = (event: string, data: unknown) => {
       if (event !== 'overview') return
       const overview = data as Overview
+      news = Date.now()
       setConnected(true)
       client.setQueryData(['overview'], overview)
       if (overview.error) return
@@ -56,13 +59,17 @@ export function useOverviewStream(on: boolean): boolean {
             stop.signal,
           )
         } catch (e) {
-          if (e instanceof Problem && (e.status === 401 || e.status === 403)) return
+          if (e instanceof Problem && e.status === 401) void client.invalidateQueries({ queryKey: ['session'] })
+          if (e instanceof Problem && (e.status === 401 || e.status === 403)) break
         }
         setConnected(false)
         await new Promise(resolve => setTimeout(resolve, wait))
       }
     })()
-    return () => stop.abort()
+    return () => {
+      clearInterval(quiet)
+      stop.abort()
+    }
   }, [client, on])
   return connected
 }

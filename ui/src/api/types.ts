@@ -2,7 +2,7 @@
 import type { Exact } from './json'
 
 export type Int = number | Exact
-export type Severity = 'ok' | 'notice' | 'warning' | 'critical'
+export type Severity = 'healthy' | 'advice' | 'warning' | 'unknown' | 'critical'
 
 export interface Session {
   authentication: boolean
@@ -24,8 +24,9 @@ export interface Finding {
   see?: string
 }
 export interface Unseen {
-  id: string
+  id?: string
   name: string
+  state: string
   why: string
 }
 export interface RelayShare {
@@ -38,6 +39,8 @@ export interface RelayShare {
 }
 export interface TableState {
   table: string
+  group?: string
+  why?: string
   sink: string
   log: boolean
   hidden: boolean
@@ -57,11 +60,13 @@ export interface TableState {
 export interface SinkState {
   name: string
   url: string
-  ready: boolean
+  state: 'available' | 'down' | 'slow' | 'unknown'
   reason?: string
   since?: string
   owed: number
   retrying: number
+  held: number
+  heldKeys: number
   oldestSeconds?: number
   dead: number
   tables?: string[]
@@ -92,6 +97,17 @@ export interface EventRow {
   destinations?: string[]
   waitsBehind?: string
   paused?: boolean
+}
+export interface Failing {
+  id: string
+  table: string
+  to?: string
+  key?: string
+  topic?: string
+  attempts: number
+  nextRetryAt?: string
+  writtenAt?: string
+  error?: string
 }
 export interface Attempt {
   error: string
@@ -136,7 +152,7 @@ export interface Overview {
   unseen?: Unseen[]
   tables?: TableState[]
   sinks?: SinkState[]
-  blocked?: (EventRow & { table: string })[]
+  blocked?: Failing[]
   letters: { pending: number; bounded: boolean }
   pauses?: Pause[]
   error?: string

@@ -50,10 +50,10 @@ export const plural = (n: number, one: string, many = `${one}s`) => `${count(n)}
 export type Tone = 'good' | 'wait' | 'warn' | 'bad' | 'quiet'
 
 export function toneOf(state: string): Tone {
-  if (/deliver|publish|done|complet|sent|processed|ready|replayed|held$/i.test(state) && !/un/i.test(state))
+  if (/deliver|publish|done|complet|sent|processed|available|healthy|replayed|held$/i.test(state) && !/un/i.test(state))
     return 'good'
   if (/dead|fail|critical|exhaust|error/i.test(state)) return 'bad'
-  if (/retry|warning|lapsed|paused|stopped/i.test(state)) return 'warn'
-  if (/new|pending|running|notice|waiting|processing/i.test(state)) return 'wait'
+  if (/retry|warning|unknown|lapsed|paused|stopped/i.test(state)) return 'warn'
+  if (/new|pending|running|advice|waiting|processing/i.test(state)) return 'wait'
   return 'quiet'
 }

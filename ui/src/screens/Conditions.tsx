@@ -79,21 +79,22 @@ export function Conditions() {
                   ))}
                 </ul>
               ) : (
-                <Empty title="All is well">Nothing that could be examined is wrong.</Empty>
+                <Empty title={unseen.length ? 'No finding' : 'Healthy'}>No check has found a problem.</Empty>
               )}
             </Card>
-            <Card title="Unseen" count={unseen.length} flush>
+            <Card title="Checks that could not run" count={unseen.length} flush>
               {unseen.length ? (
                 <ul className="divide-y border-t">
                   {unseen.map(u => (
-                    <li key={u.id} className="px-5 py-2.5">
+                    <li key={(u.id ?? '') + u.name} className="px-5 py-2.5">
+                      <Tag tone={u.state === 'unknown' ? 'warn' : 'quiet'}>{u.state}</Tag>{' '}
                       <span className="mono text-quiet">{u.id}</span> <span className="font-medium">{u.name}</span>
                       <p className="text-quiet">{u.why}</p>
                     </li>
                   ))}
                 </ul>
               ) : (
-                <Empty title="Everything could be examined" />
+                <Empty title="All checks ran" />
               )}
             </Card>
           </>

@@ -4,7 +4,7 @@ import { Link } from '@tanstack/react-router'
 import { useMemo, type ReactNode } from 'react'
 import { poll, post } from '../api/client'
 import { useHistory, useOverview } from '../api/live'
-import type { Finding, LetterGroup, Overview as State, Sample, Severity, TableState } from '../api/types'
+import type { Finding, LetterGroup, Overview as State, Sample, Severity, SinkState, TableState } from '../api/types'
 import { Act, useHeld } from '../parts/Act'
 import { Card, Empty, Failure, Head, Icon, Loading, Scroll, Tag, Time } from '../parts/basics'
 import { Chart, palette, type Line } from '../parts/Chart'
@@ -14,10 +14,18 @@ import { useFilters } from '../shell/filters'
 import { useConnected } from '../shell/Shell'
 import { PauseList } from './PauseList'
 
-export const tones: Record<Severity, Tone> = { ok: 'good', notice: 'wait', warning: 'warn', critical: 'bad' }
+export const tones: Record<Severity, Tone> = {
+  healthy: 'good',
+  advice: 'wait',
+  warning: 'warn',
+  unknown: 'warn',
+  critical: 'bad',
+}
+const sinkTones: Record<SinkState['state'], Tone> = { available: 'good', slow: 'warn', unknown: 'quiet', down: 'bad' }
 const looks: Record<Severity, { soft: string; text: string; icon: string }> = {
-  ok: { soft: 'bg-good-soft', text: 'text-good', icon: 'M5 12.5l4.5 4.5L19 7.5' },
-  notice: { soft: 'bg-wait-soft', text: 'text-wait', icon: 'M12 11v6M12 7h.01' },
+  healthy: { soft: 'bg-good-soft', text: 'text-good', icon: 'M5 12.5l4.5 4.5L19 7.5' },
+  advice: { soft: 'bg-wait-soft', text: 'text-wait', icon: 'M12 11v6M12 7h.01' },
+  unknown: { soft: 'bg-warn-soft', text: 'text-warn', icon: 'M9 9a3 3 0 1 1 4 2.8c-.7.3-1 .9-1 1.7M12 17h.01' },
   warning: { soft: 'bg-warn-soft', text: 'text-warn', icon: 'M12 6v8M12 18h.01' },
   critical: { soft: 'bg-bad-soft', text: 'text-bad', icon: 'M12 6v8M12 18h.01' },
 }
@@ -58,7 +66,7 @@ export function Overview() {
 function Health({ state }: { state: State }) {
   const connected = useConnected()
   const findings = merged(state.findings ?? [])
-  const look = state.error ? looks.critical : (looks[state.worst] ?? looks.ok)
+  const look = looks[state.worst] ?? looks.unknown
   return (
     <section className="card overflow-hidden" aria-label="Health">
       <div className={`flex gap-4 px-5 py-5 ${look.soft}`}>
@@ -70,25 +78,25 @@ function Health({ state }: { state: State }) {
             aria-live="polite"
             className={`text-[22px] leading-snug font-semibold tracking-tight text-balance md:text-[26px] ${look.text}`}
           >
-            {state.error ? state.error : state.sentence}
+            {state.sentence}
           </h1>
           <p className="mt-1 flex flex-wrap items-center gap-x-3 text-[12.5px] text-quiet">
             <span className="inline-flex items-center gap-1.5">
               <span className={`size-2 rounded-full ${connected && !state.error ? 'pulse bg-good' : 'bg-warn'}`} />
-              {connected ? 'Live' : 'Connecting …'}
+              {connected ? 'Live' : 'No news from the server'}
             </span>
             <span>
-              {state.error ? 'Below is the last that was known, ' : 'As of '}
+              {state.error ? 'The figures below are of ' : 'As of '}
               <Time value={state.at} />
             </span>
             {state.examinedAt && (
               <span>
-                Conditions examined <Time value={state.examinedAt} />
+                All checks <Time value={state.examinedAt} />
               </span>
             )}
             {state.unseen?.length ? (
               <Link className="link" to="/conditions">
-                {plural(state.unseen.length, 'condition')} unseen
+                {plural(state.unseen.length, 'fact')} not known
               </Link>
             ) : null}
           </p>
@@ -146,16 +154,19 @@ export function Found({ finding }: { finding: Finding }) {
 function Numbers({ state }: { state: State }) {
   const tables = state.tables ?? []
   const sum = (pick: (t: TableState) => number | undefined) => tables.reduce((total, t) => total + (pick(t) ?? 0), 0)
-  const oldest = Math.max(0, ...tables.map(t => t.oldestSeconds ?? 0))
+  const sinks = state.sinks ?? []
+  const pending = (pick: (s: SinkState) => number | undefined) => sinks.reduce((total, s) => total + (pick(s) ?? 0), 0)
+  const oldest = Math.max(0, ...[...tables, ...sinks].map(t => t.oldestSeconds ?? 0))
+  const blocked = sum(t => t.held) + pending(s => s.held)
   return (
     <dl className="grid grid-cols-2 gap-px overflow-hidden rounded-xl border bg-line lg:grid-cols-6">
       <Number
         name="Waiting"
         value={count(
-          sum(t => t.backlog),
+          sum(t => t.backlog) + pending(s => s.owed),
           tables.some(t => t.bounded),
         )}
-        says="events not delivered"
+        says="not delivered, pending deliveries included"
       />
       <Number
         name="Oldest"
@@ -166,18 +177,15 @@ function Numbers({ state }: { state: State }) {
       <Number name="Written" value={`${rate(sum(t => t.writtenPerSecond))}/s`} says="all tables" />
       <Number name="Delivered" value={`${rate(sum(t => t.deliveredPerSecond))}/s`} says="all tables" />
       <Number
-        name="Held back"
-        value={count(sum(t => t.held))}
-        says={`by ${plural(
-          sum(t => t.heldKeys),
-          'key',
-        )} that retry`}
-        tone={sum(t => t.held) ? 'text-warn' : ''}
+        name="Blocked"
+        value={count(blocked)}
+        says={`behind ${plural(sum(t => t.heldKeys) + pending(s => s.heldKeys), 'failing key')}`}
+        tone={blocked ? 'text-warn' : ''}
       />
       <Number
-        name="Letters"
+        name="Dead letters"
         value={count(state.letters?.pending, state.letters?.bounded)}
-        says="wait for somebody"
+        says="pending"
         tone={state.letters?.pending ? 'text-bad' : ''}
       />
     </dl>
@@ -305,7 +313,7 @@ function Tables({ state }: { state: State }) {
             </>
           }
           rows={tables.map(t => (
-            <tr key={t.table}>
+            <tr key={t.table + (t.group ?? '')}>
               <td>
                 <Link className="link font-medium" to="/events" search={{ table: t.table }}>
                   {t.table}
@@ -314,14 +322,14 @@ function Tables({ state }: { state: State }) {
                   {t.paused && <Tag tone="warn">paused</Tag>}
                   {t.log && <Tag>log</Tag>}
                   {t.hidden && (
-                    <Tag tone="warn" title="A policy hides rows from this role">
-                      rows hidden
+                    <Tag tone="warn" title={t.why}>
+                      not known
                     </Tag>
                   )}
                 </span>
               </td>
-              <td className="mono whitespace-nowrap">{t.sink}</td>
-              <td className="num font-medium">{count(t.backlog, t.bounded)}</td>
+              <td className="mono whitespace-nowrap">{t.group ? `group ${t.group}` : t.sink}</td>
+              <td className="num font-medium">{t.hidden ? '?' : count(t.backlog, t.bounded)}</td>
               <td className={`num ${(t.oldestSeconds ?? 0) > 120 ? 'text-bad font-medium' : ''}`}>
                 {duration(t.oldestSeconds)}
               </td>
@@ -329,7 +337,7 @@ function Tables({ state }: { state: State }) {
               <td className="num">{rate(t.deliveredPerSecond)}</td>
               <td className="num">{count(t.retrying)}</td>
               <td className="num">{t.held ? `${count(t.held)} (${plural(t.heldKeys, 'key')})` : '0'}</td>
-              <td>{t.relays?.length ? count(t.relays.length) : <Tag tone="bad">no relay</Tag>}</td>
+              <td>{t.relays?.length ? count(t.relays.length) : <Tag tone="bad">{t.group ? 'no process' : 'no relay'}</Tag>}</td>
               <td>
                 <Lanes
                   held={(t.relays ?? []).reduce((n, r) => n + r.lanes, 0)}
@@ -354,8 +362,7 @@ function Lanes({ held, free, lapsed }: { held: number; free: number; lapsed: num
         <span className="bg-bad" style={{ width: `${(100 * lapsed) / all}%` }} />
       </span>
       <span className="text-[12.5px] text-quiet">
-        {held} held{free ? `, ${free} free` : ''}
-        {lapsed ? `, ${lapsed} lapsed` : ''}
+        {held} of {all} served{lapsed ? `, ${lapsed} expired` : ''}
       </span>
     </span>
   )
@@ -372,12 +379,17 @@ function Sinks({ state }: { state: State }) {
           {sinks.map(s => (
             <li key={s.name} className="grid gap-1 px-4 py-2.5">
               <p className="flex flex-wrap items-center gap-x-2 gap-y-1">
-                <Tag tone={s.ready ? 'good' : 'bad'}>{s.ready ? 'ready' : 'away'}</Tag>
+                <Tag
+                  tone={sinkTones[s.state]}
+                  title={s.state === 'unknown' ? 'No live relay reports this sink.' : undefined}
+                >
+                  {s.state}
+                </Tag>
                 <span className="font-medium">{s.name}</span>
                 <span className="mono min-w-0 truncate text-quiet">{s.url}</span>
                 <span className="ml-auto text-[12.5px] text-quiet tabular-nums">
                   {[
-                    `${count(s.owed)} owed`,
+                    `${count(s.owed)} not delivered yet`,
                     s.retrying && `${count(s.retrying)} retrying`,
                     s.oldestSeconds && `oldest ${duration(s.oldestSeconds)}`,
                     s.dead && `${count(s.dead)} dead`,
@@ -386,7 +398,7 @@ function Sinks({ state }: { state: State }) {
                     .join(' · ')}
                 </span>
               </p>
-              {!s.ready && (
+              {s.reason && (
                 <p className="break-words text-bad">
                   {s.reason}{' '}
                   {s.since && (
@@ -405,7 +417,7 @@ function Sinks({ state }: { state: State }) {
 }
 
 function Blocked({ state }: { state: State }) {
-  const [blocked, hold] = useHeld(state.blocked ?? [], e => e.table + e.id)
+  const [blocked, hold] = useHeld(state.blocked ?? [], e => e.table + (e.to ?? '') + e.id)
   return (
     <Card title="Blocked keys" count={blocked.length || undefined} flush>
       {!blocked.length ? (
@@ -415,18 +427,18 @@ function Blocked({ state }: { state: State }) {
       ) : (
         <ul className="divide-y">
           {blocked.map(e => (
-            <li key={e.table + e.id} className="flex flex-wrap items-start gap-x-4 gap-y-2 px-4 py-2.5">
+            <li key={e.table + (e.to ?? '') + e.id} className="flex flex-wrap items-start gap-x-4 gap-y-2 px-4 py-2.5">
               <div className="min-w-0 flex-1">
                 <p className="flex flex-wrap items-center gap-x-2">
                   <Link className="link font-medium" to="/events" search={{ table: e.table, key: e.key }}>
                     {e.key ?? 'no key'}
                   </Link>
-                  <span className="text-quiet">{e.topic}</span>
+                  <span className="text-quiet">{[e.topic, e.to && `to ${e.to}`].filter(Boolean).join(' ')}</span>
                   <span className="text-[12.5px] text-quiet">
                     {plural(e.attempts, 'attempt')} · next <Time value={e.nextRetryAt} />
                   </span>
                 </p>
-                <p className="line-clamp-2 break-words text-bad">{e.lastError}</p>
+                <p className="line-clamp-2 break-words text-bad">{e.error}</p>
                 <Link className="link mono" to="/events/$id" params={{ id: e.id }} search={{ table: e.table }}>
                   {e.id}
                 </Link>
@@ -439,6 +451,7 @@ function Blocked({ state }: { state: State }) {
                 act={async reason => {
                   const { events } = await post<{ events: number }>('admin/events/retry', {
                     table: e.table,
+                    to: e.to,
                     ids: [e.id],
                     reason,
                   })
@@ -467,11 +480,11 @@ function Fingerprints() {
   const found = groups.data?.groups ?? []
   return (
     <Card
-      title="Letters by error"
+      title="Dead letters by error"
       count={found.length || undefined}
       aside={
         <Link className="link" to="/letters">
-          All letters
+          All dead letters
         </Link>
       }
       flush
@@ -482,7 +495,7 @@ function Fingerprints() {
         <Loading what="letters" />
       ) : !found.length ? (
         <Empty title="No dead letters">
-          What fails for good stands here, by its error, until somebody replays or discards it.
+          An event that fails permanently is listed here by its error until an operator replays or discards it.
         </Empty>
       ) : (
         <ul className="divide-y">
