@@ -26,7 +26,7 @@ func (s *store) Claim(ctx context.Context, lanes []outbox.Lane, limit outbox.Cla
 		_, err = s.number.Verify(ctx, repeated(records))
 	}
 	if err != nil {
-		return nil, err
+		return nil, pgtable.NameBlocker(ctx, s.pool, s.layout.Table, err)
 	}
 	return records, nil
 }

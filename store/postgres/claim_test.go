@@ -190,8 +190,9 @@ func TestClaimThatRanOutOfTimeConnectsAnew(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
-			if _, err := s.Claim(ctx, leased.Lanes, everything); !errors.Is(err, context.DeadlineExceeded) {
-				t.Fatalf("error %v, want that it ran out of time", err)
+			_, err = s.Claim(ctx, leased.Lanes, everything)
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "is locked by session ") {
+				t.Fatalf("error %v, want that it ran out of time, and the session that holds the lock", err)
 			}
 			release()
 			for range 3 {

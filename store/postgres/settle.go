@@ -52,7 +52,7 @@ func (s *store) Settle(
 	settled.Lost = max(len(outcomes)-settled.Delivered-settled.Retried-settled.Dead-len(refusal.Outcomes), 0)
 	switch {
 	case err != nil:
-		return outbox.Settled{}, err
+		return outbox.Settled{}, pgtable.NameBlocker(ctx, s.pool, s.layout.Table, err)
 	case len(refusal.Outcomes) > 0:
 		return settled, &refusal
 	}

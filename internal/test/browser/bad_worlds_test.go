@@ -20,7 +20,7 @@ func TestDatabaseAway(t *testing.T) {
 	w.serve("--parts", "gateway", "--auth", "none", "--admin", "write", "--table", "outbox_events")
 	w.write(event{"order.placed", "1", "", map[string]any{}})
 	p := w.open(desktop, "/")
-	p.see("1 wait")
+	p.see("1 event waits")
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -30,9 +30,9 @@ func TestDatabaseAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.gone("Below is the last that was known")
-	p.see("1 wait")
+	p.see("1 event waits")
 	w.write(event{"order.placed", "2", "", map[string]any{}})
-	p.see("2 wait")
+	p.see("2 events wait")
 }
 
 // A server that is read-only offers nothing, and refuses what is sent to it all the same. So it is

@@ -72,7 +72,7 @@ func TestOnCallWalk(t *testing.T) {
 	w.serve("--parts", "gateway,relay", "--auth", "none", "--admin", "write", "--table", "outbox_events")
 	w.start("relay", "--table", "outbox_events")
 	p := w.open(desktop, "/")
-	p.see("All is well: nothing waits")
+	p.see("Healthy; no event waits")
 	p.shot("1-all-clear")
 
 	w.brokerDown(p)
@@ -82,7 +82,7 @@ func TestOnCallWalk(t *testing.T) {
 	w.pauseAndResume(p)
 
 	p.visit("/")
-	p.see("All is well: nothing waits")
+	p.see("Healthy; no event waits")
 	p.shot("9-all-clear-again")
 	p.fine("the walk")
 	if n := w.count("outbox_events WHERE status <> 'SENT'"); n != 0 {
@@ -97,7 +97,7 @@ func (w *world) brokerDown(p *tab) {
 		w.t.Fatal(err)
 	}
 	w.write(orders("order.placed", 200, 20)...)
-	p.see("Sink default is down", "nothing is lost", "200 wait", "away", "since")
+	p.see("Sink default is down", "no event is lost", "200 events wait", "down", "since")
 	p.shot("2-broker-down")
 	if n := w.count("outbox_events WHERE status <> 'NEW' OR retry_count > 0"); n != 0 {
 		w.t.Errorf("an outage of the broker has cost attempts of %d events", n)
@@ -108,8 +108,8 @@ func (w *world) brokerDown(p *tab) {
 	w.relayUser()
 	w.allow("order.placed")
 	w.becomes(200, "outbox_events WHERE status = 'SENT'")
-	p.see("nothing waits")
-	p.gone("away")
+	p.see("no event waits")
+	p.gone("is down")
 	p.shot("3-broker-back")
 }
 
@@ -222,7 +222,7 @@ func (w *world) pauseAndResume(p *tab) {
 		w.t.Errorf("%d events of the paused topic wait, want one", n)
 	}
 	p.visit("/")
-	p.see("the carrier moves house", "1 wait")
+	p.see("the carrier moves house", "1 event waits")
 	p.shot("8-paused")
 	p.press("Resume", "parcel.*")
 	p.confirm("Resume", "the carrier is back", "It goes on")

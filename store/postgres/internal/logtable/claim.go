@@ -36,7 +36,7 @@ func (l *Store) Claim(
 		err = l.verify(ctx, lanes, claim.repeated)
 	}
 	if err != nil {
-		return nil, err
+		return nil, pgtable.NameBlocker(ctx, l.Pool, l.Layout.Table, err)
 	}
 	l.mu.Lock()
 	for lane := range claim.from {

@@ -21,7 +21,7 @@ func (l *Store) Settle(
 	err := t.settle(ctx, outcomes)
 	switch {
 	case err != nil:
-		return outbox.Settled{}, err
+		return outbox.Settled{}, pgtable.NameBlocker(ctx, l.Pool, l.Layout.Table, err)
 	case len(t.refusal.Outcomes) > 0:
 		return t.settled, &t.refusal
 	}

@@ -1,0 +1,27 @@
+package pgtable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// blockerPatience bounds the search for a blocking session.
+const blockerPatience = 500 * time.Millisecond
+
+// NameBlocker adds to the error of a statement that ran out of time the session that blocks the
+// table, and the statement that ends the session. ctx may have ended.
+func NameBlocker(ctx context.Context, db Querier, table string, err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), blockerPatience)
+	defer cancel()
+	statement, unknown := files.Statement("blocker", nil)
+	var blocker string
+	if unknown != nil || db.QueryRow(ctx, statement, QuoteTable(table)).Scan(&blocker) != nil {
+		return err // no session blocks the table, or the server does not answer
+	}
+	return fmt.Errorf("%w; %s", err, blocker)
+}
