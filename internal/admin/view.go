@@ -31,7 +31,7 @@ func (l Of) String() string {
 func (l Of) Find(c config.Config) (config.Table, error) {
 	if l.Table == Deliveries {
 		return config.Table{}, refusef("--table %s: name the events' table and the sink, as "+
-			"--table outbox_events --to NAME; outbox sinks lists them", Deliveries)
+			"--table outbox_events --sink NAME; outbox sinks lists them", Deliveries)
 	}
 	t, err := c.Find(l.Table)
 	if err == nil && l.Sink != "" {
@@ -180,8 +180,8 @@ func KnownSink(ctx context.Context, c config.Config, db Database, of Of) error {
 	if len(names) > 0 {
 		known = "these settings and the database know " + strings.Join(names, ", ")
 	}
-	return refusef("--to %s: there is no such sink: %s. If the relay has one of that name, give "+
-		"--config with the relay's settings, or --sink NAME=URL", of.Sink, known)
+	return refusef("--sink %s: there is no such sink: %s. If the relay has one of that name, give "+
+		"--config with the relay's settings, or OUTBOX_SINK", of.Sink, known)
 }
 
 // PausableSink refuses what KnownSink does, and a sink to which no route of a table leads: nothing
@@ -209,10 +209,10 @@ func PausableSink(ctx context.Context, c config.Config, db Database, of Of) erro
 		return err
 	}
 	if len(routed) == 0 {
-		return refusef("--to %s: %s has no routes in these settings, so no sink owes its events: "+
+		return refusef("--sink %s: %s has no routes in these settings, so no sink owes its events: "+
 			"give --table alone, to pause all of it, or --config with the relay's settings", of.Sink, of.Table)
 	}
-	return refusef("--to %s: no route of these settings leads from %s there, but to %s: give one of them, or --config "+
+	return refusef("--sink %s: no route of these settings leads from %s there, but to %s: give one of them, or --config "+
 		"with the relay's settings", of.Sink, of.Table, strings.Join(routed, ", "))
 }
 

@@ -20,7 +20,6 @@ import (
 // initialize is outbox init, a name that Go keeps for itself.
 func (a *application) initialize() *cobra.Command {
 	var file string
-	var force bool
 	cmd := command("init", cobra.NoArgs, func(*cobra.Command, []string) error {
 		form, err := a.formAlone()
 		if err != nil {
@@ -30,10 +29,9 @@ func (a *application) initialize() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		switch err := writeNew(file, text, force); {
+		switch err := writeNew(file, text); {
 		case errors.Is(err, fs.ErrExist):
-			return fmt.Errorf("%s is there already and was left as it is: choose another name with --file, or replace it "+
-				"with --force", file)
+			return fmt.Errorf("%s exists and was not changed: remove it, or choose another name with --file", file)
 		case err != nil:
 			return fmt.Errorf("write settings: %w", err)
 		}
@@ -49,7 +47,6 @@ func (a *application) initialize() *cobra.Command {
 		}{file}, "wrote %s", file)
 	})
 	cmd.Flags().StringVar(&file, "file", "outbox.yaml", "`file` to write")
-	cmd.Flags().BoolVar(&force, "force", false, "replace a file that is there")
 	return cmd
 }
 
@@ -66,12 +63,8 @@ func (a *application) formAlone() (string, error) {
 }
 
 // writeNew writes a file that nobody else may read: URLs with passwords may come to stand in it.
-func writeNew(path, text string, replace bool) error {
-	how := os.O_WRONLY | os.O_CREATE | os.O_EXCL
-	if replace {
-		how = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
-	}
-	f, err := os.OpenFile(path, how, 0o600)
+func writeNew(path, text string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}

@@ -26,14 +26,10 @@ func TestInit(t *testing.T) {
 	if err := os.WriteFile(file, []byte("batch: 7\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if r := e.run("", "init", "--file", file); r.code != 1 || !strings.Contains(r.err, "--force") {
+	if r := e.run("", "init", "--file", file); r.code != 1 || !strings.Contains(r.err, "--file") {
 		t.Errorf("exit code %d:\n%s", r.code, r.err)
 	}
 	contains(t, e.ok("", "config", "print"), file+":1")
-	e.ok("", "init", "--file", file, "--force")
-	if out := e.ok("", "config", "print"); strings.Contains(out, file+":") {
-		t.Errorf("the file was not replaced:\n%s", out)
-	}
 	// The file of OUTBOX_CONFIG may be the one that is to be made.
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
@@ -41,7 +37,7 @@ func TestInit(t *testing.T) {
 	if made := decode[struct{ File string }](t, e.ok("", "init", "--file", file, "-o", "json")); made.File != file {
 		t.Errorf("got %+v", made)
 	}
-	if r := e.run("", "init", "--file", file, "--force", "-o", "yaml"); r.code != 2 ||
+	if r := e.run("", "init", "--file", file, "-o", "yaml"); r.code != 2 ||
 		!strings.Contains(r.err, "--output") {
 		t.Errorf("exit code %d:\n%s", r.code, r.err)
 	}
@@ -216,18 +212,18 @@ routes:
 	}
 	e := env{t: t, extra: []string{"OUTBOX_CONFIG=" + file}}
 	for args, want := range map[string]string{
-		"--topic order.placed --tenant acme --key 42":      "audit order.placed default orders.42",
-		"--topic x --tenant acme --key 42 --to orders":     "audit x default orders.42",
-		"--topic x --to audit:mine":                        "audit mine",
-		"--topic paid --of crawl_outbox --key 7":           "default run:7",
-		"--topic paid --of crawl_outbox --key 7 -o json":   `{ "items": [ { "sink": "default", "destination": "run:7" } ], "nextCursor": null }`,
-		"--topic order.placed":                             "!the event would become a dead letter: no route fits",
-		"--topic x --to nowhere":                           `!destination "nowhere" of the event is neither sink:name (sinks: audit, default)`,
-		"--topic order.placed --tenant acme":               "!the event has no key",
-		"--topic paid --of nosuch":                         "!nosuch",
-		"--topic paid --destination outbox_events=a.{key}": "!the event has no key",
-		"--topic paid --sink redis://b":                    `!there is no sink "audit"`,
-		"":                                                 "!--topic is missing",
+		"--topic order.placed --tenant acme --key 42":       "audit order.placed default orders.42",
+		"--topic x --tenant acme --key 42 --to orders":      "audit x default orders.42",
+		"--topic x --to audit:mine":                         "audit mine",
+		"--topic paid --table crawl_outbox --key 7":         "default run:7",
+		"--topic paid --table crawl_outbox --key 7 -o json": `{ "items": [ { "sink": "default", "destination": "run:7" } ], "nextCursor": null }`,
+		"--topic order.placed":                              "!the event would become a dead letter: no route fits",
+		"--topic x --to nowhere":                            `!destination "nowhere" of the event is neither sink:name (sinks: audit, default)`,
+		"--topic order.placed --tenant acme":                "!the event has no key",
+		"--topic paid --table nosuch":                       "!nosuch",
+		"--topic paid --destination outbox_events=a.{key}":  "!the event has no key",
+		"--topic paid --sink redis://b":                     `!there is no sink "audit"`,
+		"":                                                  "!--topic is missing",
 	} {
 		r := e.run("", append([]string{"route", "test"}, strings.Fields(args)...)...)
 		if strings.Contains(r.out+r.err, "hunter2") {

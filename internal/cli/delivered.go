@@ -34,10 +34,10 @@ type replayed struct {
 // deliveredFlags are the flags of outbox replay.
 type deliveredFlags struct {
 	operate.Delivered
+	consent
 	by   operatorFlags
 	of   admin.Of
 	rate int
-	yes  bool
 }
 
 func (a *application) replayDelivered() *cobra.Command {
@@ -62,8 +62,8 @@ func (a *application) replayDelivered() *cobra.Command {
 	flags.StringVar(&f.Destination, "destination", "", "the one `channel` of events with several that they go to again")
 	flags.StringVar(&f.of.Table, "table", "outbox_events", "`table` of the events")
 	countFlag(flags, &f.rate, "rate", 0, 0, 0, "`events` a second (default: as fast as it goes)")
-	flags.BoolVarP(&f.yes, "yes", "y", false, doItFlag)
 	f.by.addTo(flags, "")
+	f.consent.addTo(a, cmd)
 	flags.AddFlagSet(mapping)
 	return cmd
 }
@@ -73,7 +73,7 @@ func (a *application) replayChosen(ctx context.Context, v view, f deliveredFlags
 	if err != nil {
 		return err
 	}
-	done := replayed{Table: f.of.Table, Events: len(places), Until: until, DryRun: !f.yes}
+	done := replayed{Table: f.of.Table, Events: len(places), Until: until, DryRun: f.dryRun}
 	for _, p := range places {
 		if p.Archived {
 			done.Archived++
@@ -82,8 +82,15 @@ func (a *application) replayChosen(ctx context.Context, v view, f deliveredFlags
 	if len(places) == 0 {
 		fmt.Fprintf(a.Err, "no delivered events of %s are chosen%s\n", f.of.Table, lookedFor)
 	}
-	if !f.yes || len(places) == 0 {
+	if len(places) == 0 {
 		return a.printReplayable(v.c.Output, done)
+	}
+	sure, err := f.confirm(ctx, a, v.c.Output, done, fmt.Sprintf(
+		"%s of %s will be delivered again, %d of them from the archive\n"+
+			"No sink rejects them as duplicates: every subscriber receives them again, under the same event ids.",
+		counted(done.Events, "event"), done.Table, done.Archived))
+	if err != nil || !sure {
+		return err
 	}
 	by, err := f.by.skip()
 	if err != nil {
@@ -141,11 +148,6 @@ func (a *application) printReplayable(form string, r replayed) error {
 		return nil // it was said
 	}
 	events := counted(r.Events, "event")
-	if r.DryRun {
-		return a.printResult(form, r, "%s of %s would be delivered again, %d of them from the archive: add --yes\n"+
-			"No sink refuses them as copies: every subscriber receives them again, under the same event ids.",
-			events, r.Table, r.Archived)
-	}
 	if r.Gone > 0 {
 		fmt.Fprintf(a.Err, "%d were put back by somebody else meanwhile, or removed\n", r.Gone)
 	}
@@ -156,7 +158,7 @@ func (a *application) printReplayable(form string, r replayed) error {
 type purge struct {
 	tables    []string
 	olderThan time.Duration
-	dryRun    bool
+	consent
 }
 
 func (a *application) purge() *cobra.Command {
@@ -176,18 +178,19 @@ func (a *application) purge() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		line := newProgress(a.Err)
-		reports, err := app.Purge(cmd.Context(), c, chosen, p.dryRun,
-			func(r retention.Report) { line.show("%s: %d rows", r.Table, r.Rows) })
-		line.done()
-		switch {
-		case errors.Is(err, retention.ErrBusy):
-			err = fmt.Errorf("%w: a relay, probably, in a long run: try again later, or see table "+
-				"outbox_maintenance", err)
-		case err == nil && len(reports) == 0 && len(chosen) > 0:
-			missing := &outbox.SchemaError{Table: chosen[len(chosen)-1].Layout.Table, Remedy: "run: outbox migrate up"}
-			err = fmt.Errorf("there is no table to purge: %w", missing)
+		preview, err := a.purgeRows(cmd.Context(), c, chosen, true)
+		if err != nil {
+			return err
 		}
+		says := ""
+		for _, r := range preview {
+			says += fmt.Sprintf("%s of %s will be %s\n", counted(int(r.Rows), "row"), r.Table, r.Action)
+		}
+		sure, err := p.confirm(cmd.Context(), a, c.Output, page[retention.Report]{Items: preview}, says)
+		if err != nil || !sure {
+			return err
+		}
+		reports, err := a.purgeRows(cmd.Context(), c, chosen, false)
 		if len(reports) == 0 && err != nil {
 			return err
 		}
@@ -205,17 +208,32 @@ func (a *application) purge() *cobra.Command {
 	ageFlag(cmd.Flags(), &p.olderThan, "older-than", "", time.Nanosecond,
 		"`age` since delivery or replay, as 30d or 12h "+
 			"(default: what --retention is for the relay, 168h, and 720h for job_dlq)")
-	cmd.Flags().BoolVar(&p.dryRun, "dry-run", false, "count what would go, change nothing")
+	p.destroy(a, cmd)
 	cmd.Flags().AddFlagSet(settings)
 	return cmd
 }
 
-func reportCells(r retention.Report) []any {
-	would := ""
-	if r.DryRun {
-		would = "would be "
+// purgeRows removes old rows, or counts them in a dry run.
+func (a *application) purgeRows(
+	ctx context.Context, c config.Config, chosen []app.Purging, dryRun bool,
+) ([]retention.Report, error) {
+	line := newProgress(a.Err)
+	reports, err := app.Purge(ctx, c, chosen, dryRun,
+		func(r retention.Report) { line.show("%s: %d rows", r.Table, r.Rows) })
+	line.done()
+	switch {
+	case errors.Is(err, retention.ErrBusy):
+		err = fmt.Errorf("%w: a relay, probably, in a long run: try again later, or see table "+
+			"outbox_maintenance", err)
+	case err == nil && len(reports) == 0 && len(chosen) > 0:
+		missing := &outbox.SchemaError{Table: chosen[len(chosen)-1].Layout.Table, Remedy: "run: outbox migrate up"}
+		err = fmt.Errorf("there is no table to purge: %w", missing)
 	}
-	return []any{r.Table, would + r.Action, r.Rows, strings.Join(r.Files, " ")}
+	return reports, err
+}
+
+func reportCells(r retention.Report) []any {
+	return []any{r.Table, r.Action, r.Rows, strings.Join(r.Files, " ")}
 }
 
 // chosen are the tables to purge, each with its age and archive.

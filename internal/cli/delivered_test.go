@@ -29,11 +29,11 @@ func testReplayDelivered(t *testing.T, e env) {
 		return query[int](e, "SELECT count(*) FROM outbox_events WHERE status = 'NEW' AND generation = 1")
 	}
 	for _, step := range []step{
-		{"replay", "--since", 2},
+		{"replay --yes", "--since", 2},
 		{"replay --since yesterday", "--since", 2},
-		{"replay --since 1h --topic ", "--topic is empty", 2},
-		{"replay --since 1h --table crawl_outbox --destination x", "no destinations of their own", 2},
-		{"replay --since 1h", "no delivered events of outbox_events are chosen, looked for since 1h", 0},
+		{"replay --dry-run --since 1h --topic ", "--topic is empty", 2},
+		{"replay --dry-run --since 1h --table crawl_outbox --destination x", "no destinations of their own", 2},
+		{"replay --dry-run --since 1h", "no delivered events of outbox_events are chosen, looked for since 1h", 0},
 	} {
 		r := e.run("", strings.Split(step.args, " ")...)
 		if r.code != step.code || !strings.Contains(r.out+r.err, step.says) {
@@ -42,9 +42,9 @@ func testReplayDelivered(t *testing.T, e env) {
 	}
 	deliver()
 	time.Sleep(10 * time.Millisecond)
-	contains(t, e.ok("", "replay", "--since", "1h"),
-		"1200 events of outbox_events would be delivered again, 0 of them from the archive")
-	contains(t, e.ok("", "replay", "--since", "1h", "--topic", "none.*", "-o", "json"), `"events": 0`, `"dryRun": true`)
+	contains(t, e.ok("", "replay", "--dry-run", "--since", "1h"),
+		"1200 events of outbox_events will be delivered again, 0 of them from the archive")
+	contains(t, e.ok("", "replay", "--dry-run", "--since", "1h", "--topic", "none.*", "-o", "json"), `"events": 0`, `"dryRun": true`)
 	if n := back(); n != 0 {
 		t.Fatalf("a dry run put %d back", n)
 	}
@@ -69,7 +69,7 @@ func testReplayDelivered(t *testing.T, e env) {
 	if n := back(); n != 1200-first {
 		t.Errorf("the second run put %d back, want %d", n, 1200-first)
 	}
-	audit := e.ok("", "dlq", "audit", "--action", "replay")
+	audit := e.ok("", "audit", "--action", "replay")
 	if n := strings.Count(audit, "index lost"); n != 2 {
 		t.Errorf("want a line for each of two commands:\n%s", audit)
 	}
@@ -128,6 +128,8 @@ func testPurge(t *testing.T, e env) {
 		left := "3 1 1 2 2"
 		if dry {
 			args, left = append(args, "--dry-run"), "4 2 2 3 0"
+		} else {
+			args = append(args, "--yes")
 		}
 		reports := decode[listOf[retention.Report]](t, e.ok("", args...)).Items
 		if got := strings.Join(all(reports), ", "); got != want || reports[0].DryRun != dry {
@@ -148,7 +150,7 @@ func testPurge(t *testing.T, e env) {
 	// The younger ones, into files, and by the settings of the environment.
 	e.extra = []string{"OUTBOX_ARCHIVE=" + t.TempDir(), "OUTBOX_RETENTION=120h"}
 	dir := strings.TrimPrefix(e.extra[0], "OUTBOX_ARCHIVE=")
-	out := e.ok("", "purge", "--table", "outbox_events,crawl_outbox")
+	out := e.ok("", "purge", "--yes", "--table", "outbox_events,crawl_outbox")
 	names, err := filepath.Glob(filepath.Join(dir, "outbox_events-*.jsonl.gz"))
 	if err != nil || len(names) != 1 {
 		t.Fatalf("files %v, error %v, want one", names, err)
@@ -157,7 +159,7 @@ func testPurge(t *testing.T, e env) {
 	if got := query[string](e, rowCounts); got != "2 1 1 2 2" {
 		t.Errorf("there are %s rows", got)
 	}
-	contains(t, e.ok("", "purge", "--table", "job_dlq", "--older-than", "1h", "--dry-run"), "would be deleted")
+	contains(t, e.ok("", "purge", "--table", "job_dlq", "--older-than", "1h", "--dry-run"), "1 row of job_dlq will be deleted")
 }
 
 func TestPurgeRefuses(t *testing.T) { onStores(t, testPurgeRefuses) }
@@ -175,16 +177,16 @@ func testPurgeRefuses(t *testing.T, e env) {
 		{[]string{"--archive", "/no/such/directory"}, 2, "neither table nor none nor a directory"},
 		{[]string{"--table", "outbox_events", "--retention", "0"}, 2, "--older-than"},
 	} {
-		if r := e.run("", append([]string{"purge"}, c.args...)...); r.code != c.code || !strings.Contains(r.err, c.says) {
+		if r := e.run("", append([]string{"purge", "--yes"}, c.args...)...); r.code != c.code || !strings.Contains(r.err, c.says) {
 			t.Errorf("%v: exit code %d, want %d\n%s", c.args, r.code, c.code, r.err)
 		}
 	}
 	exec1(e, "DROP TABLE event_outbox")
 	contains(t, e.ok("", "purge", "--dry-run"), "crawl_outbox") // what is not there is left out
-	if r := e.run("", "purge", "--table", "event_outbox"); r.code != 1 {
+	if r := e.run("", "purge", "--yes", "--table", "event_outbox"); r.code != 1 {
 		t.Errorf("exit code %d for a table that does not exist\n%s", r.code, r.err)
 	}
-	if r := e.empty().run("", "purge"); r.code != 1 || r.out != "" ||
+	if r := e.empty().run("", "purge", "--yes"); r.code != 1 || r.out != "" ||
 		!strings.Contains(r.err, e.or("run: outbox migrate up", "outbox migrate up")) {
 		t.Errorf("exit code %d for a database without tables\n%s%s", r.code, r.out, r.err)
 	}

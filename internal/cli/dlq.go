@@ -19,7 +19,7 @@ import (
 func (a *application) dlq() *cobra.Command {
 	mapping := config.Mapping()
 	cmd := group("dlq", a.listLetters(mapping), a.showLetter(mapping), a.letterStats(mapping), a.replayLetters(mapping),
-		a.discardLetters(mapping), a.collectLetters(mapping), a.purgeLetters(mapping), a.listActions(mapping))
+		a.discardLetters(mapping), a.collectLetters(mapping), a.purgeLetters(mapping))
 	cmd.PersistentFlags().AddFlagSet(mapping)
 	return cmd
 }
@@ -60,8 +60,7 @@ func (f *letterFlags) addTo(flags *pflag.FlagSet) {
 	f.set.StringVar((*string)(&f.Source), "source", "", "`what` died: event or job")
 	f.set.StringVar(&f.Reason, "error-reason", "",
 		"`reason` code of the letters, for instance DeliveryFailed or MaxRetries")
-	f.set.StringVar(&f.Type, "type", "",
-		"event `topic`, or type of the job, or a pattern in which * stands for any text")
+	f.set.StringVar(&f.Type, "topic", "", "`pattern` of the event's topic or the job's type, with * for any text")
 	f.set.StringVar(&f.Tenant, "tenant", "", "`tenant` whose letters to take")
 	f.set.StringVar(&f.Key, "key", "", "`key` of the events: the aggregate's or the run's id")
 	uuidFlag(f.set, &f.RequestID, "request-id",
@@ -219,9 +218,10 @@ func (a *application) letterStats(mapping *pflag.FlagSet) *cobra.Command {
 	return cmd
 }
 
-func (a *application) listActions(mapping *pflag.FlagSet) *cobra.Command {
+func (a *application) audit() *cobra.Command {
 	var f deadletter.ActionFilter
-	cmd := command("dlq audit", cobra.NoArgs, func(cmd *cobra.Command, _ []string) (err error) {
+	mapping := config.Mapping()
+	cmd := command("audit", cobra.NoArgs, func(cmd *cobra.Command, _ []string) (err error) {
 		return a.onLetters(cmd, mapping, func(d letters) error {
 			actions, next, err := deadletter.Actions(cmd.Context(), d, f)
 			if err != nil {
@@ -242,6 +242,7 @@ func (a *application) listActions(mapping *pflag.FlagSet) *cobra.Command {
 	cmd.Flags().StringVar(&f.Actor, "actor", "", "`who` did it")
 	spanFlags(cmd.Flags(), &f.Since, &f.Until, "it was done")
 	pageFlags(cmd.Flags(), &f.Limit, &f.After, 10000, "entries")
+	cmd.Flags().AddFlagSet(mapping)
 	return cmd
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"slices"
@@ -48,50 +47,69 @@ func interrupted(err error, letters int) error {
 func (a *application) discardLetters(mapping *pflag.FlagSet) *cobra.Command {
 	var f selectionFlags
 	var by operatorFlags
+	var ask consent
 	cmd := command("dlq discard", cobra.ArbitraryArgs, func(cmd *cobra.Command, args []string) error {
 		selection, err := f.selection(args)
 		if err != nil {
 			return err
 		}
+		if by.unreasoned() && !ask.dryRun {
+			return usagef("--reason is required: say why these need not arrive")
+		}
 		return a.onLetters(cmd, mapping, func(d letters) error {
-			n, err := deadletter.Discard(cmd.Context(), d, selection, by.operator())
+			n, err := d.Count(cmd.Context(), selection)
+			if err == nil && n > 0 {
+				sure, err := ask.confirm(cmd.Context(), a, d.c.Output, cleared{n, true},
+					counted(n, "dead letter")+" will be discarded")
+				if err != nil || !sure {
+					return err
+				}
+				n, err = deadletter.Discard(cmd.Context(), d, selection, by.operator())
+				if err != nil {
+					return a.printCleared(d.c.Output, "discarded %s", cleared{Letters: n}, err)
+				}
+			}
 			named := len(selection.IDs)
 			switch {
-			case errors.Is(err, deadletter.ErrNoReason):
-				return usagef("--reason is required: say why these need not arrive")
 			case err == nil && n < named:
 				err = fmt.Errorf("%d of %s not discarded: there is no such letter, or it was "+
 					"replayed or discarded already: see outbox dlq show ID", named-n, counted(named, "letter"))
 			case err == nil && n == 0:
 				err = f.none(a, d.c, "no pending dead letters are chosen")
 			}
-			return a.printCleared(d.c.Output, "discarded %s", cleared{Letters: n}, err)
+			return a.printCleared(d.c.Output, "discarded %s", cleared{n, ask.dryRun}, err)
 		})
 	})
 	f.addTo(cmd.Flags())
 	by.addTo(cmd.Flags(), " (required)")
+	ask.destroy(a, cmd)
 	return cmd
 }
 
 func (a *application) purgeLetters(mapping *pflag.FlagSet) *cobra.Command {
 	var by operatorFlags
 	var purge deadletter.Purge
-	var dryRun bool
+	var ask consent
 	cmd := command("dlq purge", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
 		return a.onLetters(cmd, mapping, func(d letters) error {
-			if dryRun {
-				n, err := d.Purgeable(cmd.Context(), purge)
-				return a.printCleared(d.c.Output, "%s would be deleted", cleared{n, true}, err)
+			n, err := d.Purgeable(cmd.Context(), purge)
+			if err != nil {
+				return err
 			}
-			n, err := purge.Run(cmd.Context(), d, by.operator())
+			sure, err := ask.confirm(cmd.Context(), a, d.c.Output, cleared{n, true},
+				counted(n, "dead letter")+" will be deleted")
+			if err != nil || !sure {
+				return err
+			}
+			n, err = purge.Run(cmd.Context(), d, by.operator())
 			return a.printCleared(d.c.Output, "deleted %s", cleared{Letters: n}, err)
 		})
 	})
 	ageFlag(cmd.Flags(), &purge.OlderThan, "older-than", "30d", 0, "`age` since their replay, as 30d or 12h")
 	cmd.Flags().BoolVar(&purge.Discarded, "discarded", false, "also letters that were discarded that long ago")
 	cmd.Flags().StringVar(&purge.Tenant, "tenant", "", "`tenant` whose letters to delete (default: all)")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, say how many")
 	by.addTo(cmd.Flags(), "")
+	ask.destroy(a, cmd)
 	return cmd
 }
 
@@ -132,13 +150,14 @@ func (a *application) collectLetters(mapping *pflag.FlagSet) *cobra.Command {
 // replayFlags are the flags of outbox dlq replay.
 type replayFlags struct {
 	selectionFlags
-	by                     operatorFlags
-	discarded, dryRun, yes bool
-	rate                   int
-	payload                string
-	window                 time.Duration
-	steps                  []int
-	stopAt                 float64
+	consent
+	by        operatorFlags
+	discarded bool
+	rate      int
+	payload   string
+	window    time.Duration
+	steps     []int
+	stopAt    float64
 }
 
 func (a *application) replayLetters(mapping *pflag.FlagSet) *cobra.Command {
@@ -159,10 +178,8 @@ func (a *application) replayLetters(mapping *pflag.FlagSet) *cobra.Command {
 			return a.replay(cmd.Context(), d, o, f)
 		})
 	})
-	f.addTo(cmd.Flags())
+	f.selectionFlags.addTo(cmd.Flags())
 	cmd.Flags().BoolVar(&f.discarded, "discarded", false, "also letters that were discarded, among those named by id")
-	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "change nothing, say what would be done")
-	cmd.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
 	countFlag(cmd.Flags(), &f.rate, "rate", 0, 0, 0, "`letters` a second (default: as fast as it goes)")
 	cmd.Flags().StringVar(&f.payload, "payload", "",
 		"`file` with a payload instead of the letter's, for a single ID; - for stdin")
@@ -174,6 +191,7 @@ func (a *application) replayLetters(mapping *pflag.FlagSet) *cobra.Command {
 		"--steps: beyond "+
 		"it the replay stops itself")
 	f.by.addTo(cmd.Flags(), "")
+	f.consent.addTo(a, cmd)
 	return cmd
 }
 
@@ -186,7 +204,7 @@ func (f *replayFlags) options(
 	}
 	o.Selection.Discarded, o.Rate = f.discarded, f.rate
 	o.Operator = f.by.operator()
-	if err := f.check(a, args); err != nil {
+	if err := f.check(args); err != nil {
 		return o, err
 	}
 	switch {
@@ -204,7 +222,7 @@ func (f *replayFlags) options(
 	return o, nil
 }
 
-func (f *replayFlags) check(a *application, args []string) error {
+func (f *replayFlags) check(args []string) error {
 	switch {
 	case f.stopAt < 0 || f.stopAt > 1:
 		return usagef("--stop-at is %g, want a share from 0 to 1", f.stopAt)
@@ -216,8 +234,8 @@ func (f *replayFlags) check(a *application, args []string) error {
 		return usagef("--discarded needs the ids of the letters")
 	case f.payload != "" && len(args) != 1:
 		return usagef("--payload needs the id of a single letter")
-	case !f.yes && !f.dryRun && (!isTerminal(a.In) || f.payload == "-"):
-		return usagef("there is no terminal to ask on: add --yes, or see with --dry-run what would be done")
+	case !f.yes && !f.dryRun && f.payload == "-":
+		return usagef("stdin is the payload and cannot answer a question: add --yes or --dry-run")
 	}
 	return nil
 }
@@ -228,18 +246,11 @@ func (a *application) replay(ctx context.Context, d letters, o deadletter.Replay
 		if err != nil {
 			return err
 		}
-		if f.dryRun && d.c.Output == "json" {
-			return printJSON(a.Out, preview)
-		}
-		to := a.Err
-		if f.dryRun {
-			to = a.Out
-		}
-		if err := printPreview(to, preview, f.window); err != nil || f.dryRun || preview.Letters == 0 {
-			return err
-		}
-		if !a.confirmed(ctx, "Replay them? [y/N] ") {
-			return errors.New("nothing was replayed")
+		if f.dryRun || preview.Letters > 0 {
+			sure, err := f.confirm(ctx, a, d.c.Output, preview, sayPreview(preview, f.window))
+			if err != nil || !sure {
+				return err
+			}
 		}
 	}
 	total, err := d.Count(ctx, o.Selection)
@@ -282,24 +293,9 @@ func (f replayFlags) run(
 		})
 }
 
-// confirmed asks on the terminal.
-func (a *application) confirmed(ctx context.Context, question string) bool {
-	fmt.Fprint(a.Err, question)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	select {
-	case <-ctx.Done():
-		fmt.Fprintln(a.Err)
-		return false
-	case answer := <-readLines(ctx, a.In):
-		said := strings.ToLower(strings.TrimSpace(string(answer.text)))
-		return said == "y" || said == "yes"
-	}
-}
-
-func printPreview(w io.Writer, p deadletter.Preview, window time.Duration) error {
+func sayPreview(p deadletter.Preview, window time.Duration) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s would be replayed\n", counted(p.Letters, "letter"))
+	fmt.Fprintf(&b, "%s will be replayed\n", counted(p.Letters, "dead letter"))
 	for _, t := range p.Tables {
 		name := t.Table
 		if name == "" {
@@ -335,10 +331,7 @@ func printPreview(w io.Writer, p deadletter.Preview, window time.Duration) error
 		fmt.Fprintln(&b, "No sink refuses a replayed event as a copy: a subscriber that did "+
 			"receive one before receives it again, under the same event id.")
 	}
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return fmt.Errorf("print result: %w", err)
-	}
-	return nil
+	return b.String()
 }
 
 // printReplayed says what was done and where to look. Letters that were named and all skipped are a
@@ -359,7 +352,7 @@ func (a *application) printReplayed(form string, sum deadletter.Replayed) error 
 		}
 		look := "outbox events --table " + table
 		if table == admin.Deliveries {
-			look = "outbox sinks, outbox events --table TABLE --to SINK"
+			look = "outbox sinks, outbox events --table TABLE --sink SINK"
 		}
 		fmt.Fprintf(a.Err, "%s of %s due now: see %s, and outbox dlq list for those that die again\n",
 			counted(sum.Tables[table], "event"), table, look)

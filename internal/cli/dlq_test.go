@@ -75,7 +75,7 @@ func testDeadLettersEndToEnd(t *testing.T, e env) {
 		"DeliveryFailed", page.Items[0].ID)
 	contains(t, e.ok("", "dlq", "stats"), "5 pending, 0 replayed, 0 discarded", page.Items[0].Fingerprint)
 	contains(t, e.ok("", "dlq", "show", ids[0]), "event id", ids[0], `{"n": 0}`, "error history", letter(ids[0]))
-	contains(t, e.ok("", "dlq", "replay", letter(ids[3]), "--dry-run"), "1 letter would be replayed",
+	contains(t, e.ok("", "dlq", "replay", letter(ids[3]), "--dry-run"), "1 dead letter will be replayed",
 		"an earlier letter of the key is not among these: 42", "same event id")
 	preview := decode[struct {
 		Letters int
@@ -93,7 +93,7 @@ func testDeadLettersEndToEnd(t *testing.T, e env) {
 	if err := os.WriteFile(fixed, []byte(`{"n": "zero"}`+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	e.ok("", "dlq", "discard", letter(ids[4]), "--reason", "test data", "--actor", "me")
+	e.ok("", "dlq", "discard", letter(ids[4]), "--yes", "--reason", "test data", "--actor", "me")
 	e.ok("", "dlq", "replay", letter(ids[0]), "--payload", fixed, "--yes", "--actor", "me", "--reason", "n was a number")
 	r := e.run("", "dlq", "replay", "--fingerprint", page.Items[0].Fingerprint, "--rate", "20", "-y")
 	if r.code != 0 {
@@ -118,15 +118,15 @@ func testDeadLettersEndToEnd(t *testing.T, e env) {
 	}
 	contains(t, tail.out.String(), `"n":"zero"`)
 
-	audit := e.ok("", "dlq", "audit")
+	audit := e.ok("", "audit")
 	contains(t, audit, "discard", "test data", "n was a number", "me", page.Items[0].Fingerprint, "@")
-	actions := decode[listOf[struct{ Action string }]](t, e.ok("", "dlq", "audit", "--action", "discard", "-o", "json"))
+	actions := decode[listOf[struct{ Action string }]](t, e.ok("", "audit", "--action", "discard", "-o", "json"))
 	if len(actions.Items) != 1 {
 		t.Errorf("got %+v", actions)
 	}
 	contains(t, e.ok("", "dlq", "list", "--state", "discarded"), letter(ids[4]))
-	contains(t, e.ok("", "dlq", "purge", "--older-than", "0s", "--discarded", "--dry-run"), "5 letters would be deleted")
-	contains(t, e.ok("", "dlq", "purge", "--older-than", "0s"), "deleted 4 letters")
+	contains(t, e.ok("", "dlq", "purge", "--older-than", "0s", "--discarded", "--dry-run"), "5 dead letters will be deleted")
+	contains(t, e.ok("", "dlq", "purge", "--yes", "--older-than", "0s"), "deleted 4 letters")
 	relay.signal(syscall.SIGTERM)
 	relay.wait()
 
@@ -196,7 +196,7 @@ func testDeadLetterPagesAndSkips(t *testing.T, e env) {
 	nobody := e
 	nobody.database = strings.Replace(e.database, "postgres://postgres@", "postgres://dlq_nobody@", 1)
 	for _, args := range [][]string{{"list"}, {"stats"}, {"show", uuid.NewString()}, {"replay", "--all", "--yes"},
-		{"purge"}} {
+		{"purge", "--yes"}} {
 		if r := nobody.run("", append([]string{"dlq"}, args...)...); r.code != 1 ||
 			!strings.Contains(r.err, "row-level security") || !strings.Contains(r.err, "outbox_operator") || r.out != "" {
 			t.Errorf("%v without a policy: exit code %d\n%s%s", args, r.code, r.out, r.err)
@@ -220,12 +220,12 @@ func testDeadLetterEmptyValues(t *testing.T, e env) {
 		code int
 		says string
 	}{
-		{[]string{"discard", "--type", "mail", "--key", "", "--reason", "x"}, 2, "--key is empty"},
+		{[]string{"discard", "--yes", "--topic", "mail", "--key", "", "--reason", "x"}, 2, "--key is empty"},
 		{[]string{"replay", "--tenant", "", "--dry-run"}, 2, "--tenant is empty"},
 		{[]string{"list", "--table", ""}, 2, "--table is empty"},
-		{[]string{"purge", "--tenant", ""}, 2, "--tenant is empty"},
+		{[]string{"purge", "--yes", "--tenant", ""}, 2, "--tenant is empty"},
 		{[]string{"replay", uuid.NewString(), "--payload", empty, "--yes"}, 2, "is empty"},
-		{[]string{"discard", uuid.NewString(), "--reason", "x"}, 1, "1 of 1 letter not discarded"},
+		{[]string{"discard", uuid.NewString(), "--yes", "--reason", "x"}, 1, "1 of 1 letter not discarded"},
 	} {
 		if r := e.run("", append([]string{"dlq"}, c.args...)...); r.code != c.code || !strings.Contains(r.err, c.says) {
 			t.Errorf("%v: exit code %d, want %d and %q\n%s%s", c.args, r.code, c.code, c.says, r.out, r.err)
@@ -248,21 +248,20 @@ func TestDeadLetterUsage(t *testing.T) {
 		"list surplus":                          "surplus",
 		"show 7":                                "UUID",
 		"stats --until x":                       "--until",
-		"replay":                                "--all",
+		"replay":                                "--yes",
 		"replay --yes":                          "--all",
 		"replay --all":                          "--yes",
 		"replay 7 --yes":                        "UUID",
-		"replay --all --type t --yes":           "contradict",
-		"replay " + id + " --type t --yes":      "contradict",
+		"replay --all --topic t --yes":          "contradict",
+		"replay " + id + " --topic t --yes":     "contradict",
 		"replay --all --discarded --yes":        "--discarded",
 		"replay --all --payload f --yes":        "--payload",
 		"replay " + id + " --payload -":         "--yes",
 		"replay --all --rate -1 --yes":          "--rate",
 		"replay --all --dedup-window -1s --yes": "--dedup-window",
-		"discard":                               "--all",
-		"purge --older-than soon":               "--older-than",
-		"audit --limit 0":                       "--limit",
-		"audit --since x":                       "--since",
+		"discard":                               "--yes",
+		"discard --yes":                         "--all",
+		"purge --older-than soon --yes":         "--older-than",
 	} {
 		r := e.run("", append([]string{"dlq"}, strings.Fields(args)...)...)
 		if r.code != 2 || r.out != "" || !strings.Contains(r.err, says) || !strings.Contains(r.err, "--help") {
@@ -271,14 +270,16 @@ func TestDeadLetterUsage(t *testing.T) {
 	}
 	real := migrated(t)
 	for args, says := range map[string]string{
-		"discard --all":      "--reason is required",
-		"list --state dead":  "pending, replayed, discarded",
-		"list --source mail": "job, event",
-		"list --after 7":     "after",
-		"audit --after 7":    "after",
+		"discard --all --yes": "--reason is required",
+		"list --state dead":   "pending, replayed, discarded",
+		"list --source mail":  "job, event",
+		"list --after 7":      "after",
 	} {
 		real.says(2, "dlq "+args, says)
 	}
+	real.says(2, "audit --after 7", "after")
+	e.says(2, "audit --limit 0", "--limit")
+	e.says(2, "audit --since x", "--since")
 }
 
 // Every list is one shape for programs, an empty one too. An id that names nothing is a failure, a
@@ -291,7 +292,7 @@ func TestListsAreOneShape(t *testing.T) {
 func testListsAreOneShape(t *testing.T, e env) {
 	const empty = "{\n  \"items\": [],\n  \"nextCursor\": null\n}\n"
 	for _, command := range []string{"events", "events --key none", "dlq list",
-		"dlq list --fingerprint 000000000000", "dlq audit",
+		"dlq list --fingerprint 000000000000", "audit",
 		"token list", "pauses"} {
 		if got := e.ok("", append(strings.Fields(command), "-o", "json")...); got != empty {
 			t.Errorf("outbox %s prints %s", command, got)
@@ -301,10 +302,10 @@ func testListsAreOneShape(t *testing.T, e env) {
 	contains(t, e.ok("", "migrate", "status", "-o", "json"), `"items": [`, `"nextCursor": null`)
 	const nothing = "01890a5d-ac96-774b-bcce-b302099a8057"
 	for command, code := range map[string]int{
-		"events show " + nothing: 1, "events retry " + nothing: 1, "events skip " + nothing: 1, "dlq show " + nothing: 1,
-		"dlq replay --yes " + nothing: 1, "dlq discard --reason r " + nothing: 1, "token revoke aaaaaaaaaaaa": 1,
-		"events retry --key none": 0, "events skip --key none": 0, "replay --since 1h --key none": 0,
-		"dlq replay --yes --fingerprint 000000000000": 0, "dlq discard --reason r --fingerprint 000000000000": 0,
+		"events show " + nothing: 1, "events retry " + nothing: 1, "events skip --dry-run " + nothing: 1, "dlq show " + nothing: 1,
+		"dlq replay --yes " + nothing: 1, "dlq discard --yes --reason r " + nothing: 1, "token revoke --yes aaaaaaaaaaaa": 1,
+		"events retry --key none": 0, "events skip --dry-run --key none": 0, "replay --dry-run --since 1h --key none": 0,
+		"dlq replay --yes --fingerprint 000000000000": 0, "dlq discard --yes --reason r --fingerprint 000000000000": 0,
 		"events --key none": 0,
 	} {
 		if r := e.run("", strings.Fields(command)...); r.code != code || r.out+r.err == "" {
@@ -321,7 +322,7 @@ func TestNothingListed(t *testing.T) {
 	for command, says := range map[string]string{
 		"dlq list":                    "no pending dead letters\n",
 		"dlq list --state all":        "no dead letters\n",
-		"dlq list --type a":           "no such dead letters, looked for type a\n",
+		"dlq list --topic a":          "no such dead letters, looked for topic a\n",
 		"events":                      "no events in outbox_events\n",
 		"events --table crawl_outbox": "no events in crawl_outbox\n",
 		"events --status NEW":         "no such events in outbox_events, looked for status NEW\n",

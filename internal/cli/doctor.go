@@ -197,8 +197,13 @@ func (a *application) printFindings(r condition.Report) error {
 
 func (a *application) why() *cobra.Command {
 	var table, tenant string
+	var position int64
 	settings := every()
-	cmd := command("why", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+	cmd := command("why", cobra.MaximumNArgs(1), func(cmd *cobra.Command, args []string) error {
+		which, err := oneEvent(args, position)
+		if err != nil {
+			return err
+		}
 		c, err := a.settings(config.Database, settings)
 		if err != nil {
 			return err
@@ -208,10 +213,10 @@ func (a *application) why() *cobra.Command {
 				return err
 			}
 		}
-		why, err := app.Why(cmd.Context(), c, table, tenant, args[0])
+		why, err := app.Why(cmd.Context(), c, table, tenant, which)
 		switch {
 		case errors.Is(err, operate.ErrNoEvent):
-			return fmt.Errorf("no table of the settings has event %s, or this role may not see it", oneLine(args[0]))
+			return fmt.Errorf("no table of the settings has event %s, or this role may not see it", which)
 		case errors.Is(err, operate.ErrFilter):
 			return usageError{err}
 		case err != nil:
@@ -229,7 +234,8 @@ func (a *application) why() *cobra.Command {
 		}
 		return nil
 	})
-	cmd.Flags().StringVar(&table, "of", "", "`table` that the event is in (default: any)")
+	positionFlag(cmd.Flags(), &position)
+	cmd.Flags().StringVar(&table, "table", "", "`table` that the event is in (default: any)")
 	cmd.Flags().StringVar(&tenant, "tenant", "", "`tenant` of the event, where the role may see one at a time")
 	cmd.Flags().AddFlagSet(settings)
 	return cmd

@@ -62,8 +62,8 @@ func testWhy(t *testing.T, e env) {
 	e.says(0, "why "+id+" -o json", `"status": "DEAD"`, "it became dead letter", "that letter is pending: outbox "+
 		"dlq replay")
 	e.says(1, "why 0198c5a0-7f3e-7c11-8a55-2f6d1c0b9e42", "no table of the settings has event")
-	e.says(2, "why yesterday", "is neither an event id")
-	e.says(2, "why 1 --of nothing", "nothing")
+	e.says(2, "why yesterday", "--position")
+	e.says(2, "why --position 1 --table nothing", "nothing")
 }
 
 // What remedies tell people to type is there.

@@ -42,7 +42,7 @@ func (a *application) events() *cobra.Command {
 	})
 	all, own := cmd.PersistentFlags(), cmd.Flags()
 	all.StringVar(&of.Table, "table", "outbox_events", "`table` to look into")
-	all.StringVar(&of.Sink, "to", "", "`sink` of a table with routes: what it did not take at once")
+	all.StringVar(&of.Sink, "sink", "", "`name` of the sink whose pending deliveries are meant, of a table with routes")
 	all.StringVar(&filter.Tenant, "tenant", "", "`tenant` whose events to show")
 	all.AddFlagSet(mapping)
 	eventFlags(own, &filter, "show")
@@ -77,9 +77,14 @@ func eventCells(e operate.EventRow) []any {
 }
 
 func (a *application) showEvent(of *admin.Of, tenant *string, mapping *pflag.FlagSet) *cobra.Command {
-	return command("events show", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+	var position int64
+	cmd := command("events show", cobra.MaximumNArgs(1), func(cmd *cobra.Command, args []string) error {
+		which, err := oneEvent(args, position)
+		if err != nil {
+			return err
+		}
 		return a.browse(cmd, *of, mapping, func(v view) error {
-			event, err := v.Show(cmd.Context(), args[0], *tenant)
+			event, err := v.Show(cmd.Context(), which, *tenant)
 			if errors.Is(err, operate.ErrNoEvent) {
 				return fmt.Errorf("%w, and no sink owes it: look into another table with --table, "+
 					"or into job_dlq for a dead event of crawl_outbox", err)
@@ -99,6 +104,8 @@ func (a *application) showEvent(of *admin.Of, tenant *string, mapping *pflag.Fla
 			return a.printEvent(event)
 		})
 	})
+	positionFlag(cmd.Flags(), &position)
+	return cmd
 }
 
 func (a *application) printEvent(e operate.EventDetail) error {
@@ -180,13 +187,15 @@ type eventsDone struct {
 	DryRun bool   `json:"dryRun,omitempty"`
 }
 
+// errPreviewed ends outbox events skip --dry-run.
+var errPreviewed = errors.New("previewed")
+
 // chosenEvents is a command that does something with undelivered events.
 type chosenEvents struct {
 	operate.Selection
 	by     operatorFlags
 	of     *admin.Of
 	tenant *string
-	yes    bool
 	// do counts what it has done also when it fails half way.
 	do func(context.Context, view, operate.Selection) (int, error)
 	// none, unfit and said are what it says of no event, of ids that do not fit, and of so many
@@ -219,7 +228,7 @@ func (e *chosenEvents) selection(args []string) (operate.Selection, error) {
 }
 
 // run does it and says how many events it did it with. Ids that it did not fit are a failure.
-func (e *chosenEvents) run(a *application, cmd *cobra.Command, args []string, mapping *pflag.FlagSet, dry bool) error {
+func (e *chosenEvents) run(a *application, cmd *cobra.Command, args []string, mapping *pflag.FlagSet) error {
 	if err := checkFilters(cmd.Flags()); err != nil {
 		return err
 	}
@@ -228,7 +237,7 @@ func (e *chosenEvents) run(a *application, cmd *cobra.Command, args []string, ma
 		return err
 	}
 	return a.browse(cmd, *e.of, mapping, func(v view) error {
-		done := eventsDone{Table: e.of.Table, To: e.of.Sink, DryRun: dry}
+		done := eventsDone{Table: e.of.Table, To: e.of.Sink}
 		if done.Events, err = e.do(cmd.Context(), v, chosen); err != nil {
 			if done.Events == 0 {
 				return err
@@ -256,7 +265,7 @@ func (a *application) retryEvents(of *admin.Of, tenant *string, mapping *pflag.F
 		return v.RetryNow(ctx, chosen, by.Actor, by.Reason)
 	}
 	cmd := command("events retry", cobra.ArbitraryArgs, func(cmd *cobra.Command, args []string) error {
-		return e.run(a, cmd, args, mapping, false)
+		return e.run(a, cmd, args, mapping)
 	})
 	e.flags(cmd.Flags(), "try")
 	e.by.addTo(cmd.Flags(), "")
@@ -264,11 +273,22 @@ func (a *application) retryEvents(of *admin.Of, tenant *string, mapping *pflag.F
 }
 
 func (a *application) skipEvents(of *admin.Of, tenant *string, mapping *pflag.FlagSet) *cobra.Command {
-	e := chosenEvents{of: of, tenant: tenant, none: "no undelivered events of %s are chosen", unfit: "not undelivered"}
+	var ask consent
+	e := chosenEvents{of: of, tenant: tenant, none: "no undelivered events of %s are chosen", unfit: "not undelivered",
+		noun: "event", said: "skipped %s of %s: see outbox dlq list --error 'skipped by'"}
 	e.do = func(ctx context.Context, v view, chosen operate.Selection) (int, error) {
 		total, _, err := v.Undelivered(ctx, chosen)
-		if err != nil || !e.yes {
+		if err != nil || total == 0 {
 			return total, err
+		}
+		plan := eventsDone{Table: of.Table, To: of.Sink, Events: total, DryRun: true}
+		sure, err := ask.confirm(ctx, a, v.c.Output, plan, fmt.Sprintf("%s of %s will become dead letters instead of "+
+			"being delivered", counted(total, "undelivered event"), of))
+		if err != nil {
+			return 0, err
+		}
+		if !sure {
+			return 0, errPreviewed
 		}
 		by, err := e.by.skip()
 		if err != nil {
@@ -277,18 +297,16 @@ func (a *application) skipEvents(of *admin.Of, tenant *string, mapping *pflag.Fl
 		return v.Skip(ctx, chosen, by, total)
 	}
 	cmd := command("events skip", cobra.ArbitraryArgs, func(cmd *cobra.Command, args []string) error {
-		if e.yes && e.by.unreasoned() {
+		if e.by.unreasoned() && !ask.dryRun {
 			return usagef("--reason is required: say why these need not arrive")
 		}
-		e.noun, e.said = "event", "skipped %s of %s: see outbox dlq list --error 'skipped by'"
-		if !e.yes {
-			e.noun, e.said = "undelivered event", "%s of %s would become dead letters instead of "+
-				"being delivered: add --yes --reason TEXT"
+		if err := e.run(a, cmd, args, mapping); !errors.Is(err, errPreviewed) {
+			return err
 		}
-		return e.run(a, cmd, args, mapping, !e.yes)
+		return nil
 	})
 	e.flags(cmd.Flags(), "skip")
-	cmd.Flags().BoolVarP(&e.yes, "yes", "y", false, doItFlag)
-	e.by.addTo(cmd.Flags(), " (required with --yes)")
+	e.by.addTo(cmd.Flags(), " (required)")
+	ask.destroy(a, cmd)
 	return cmd
 }

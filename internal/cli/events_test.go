@@ -40,7 +40,7 @@ func testEventsRetry(t *testing.T, e env) {
 			t.Fatalf("after outbox %s %d events wait, want %d", step.args, left, step.left)
 		}
 	}
-	contains(t, e.ok("", "dlq", "audit", "--action", "retry", "-o", "json"), `"allowed"`, "outbox_events", first)
+	contains(t, e.ok("", "audit", "--action", "retry", "-o", "json"), `"allowed"`, "outbox_events", first)
 }
 
 func TestEventsSayWhatTheyWaitBehind(t *testing.T) { onStores(t, testEventsBehind) }
@@ -98,16 +98,16 @@ func testEventsSkip(t *testing.T, e env) {
 		args, says string
 		code, left int
 	}{
-		{"events skip", "say which events", 2, 1201},
-		{"events skip --all --topic t", "contradicts", 2, 1201},
-		{"events skip 7", "UUID", 2, 1201},
-		{"events skip " + first, "1 undelivered event of outbox_events would become", 0, 1201},
-		{"events skip --all -o json", `"events": 1201,`, 0, 1201},
+		{"events skip --yes --reason r", "say which events", 2, 1201},
+		{"events skip --yes --reason r --all --topic t", "contradicts", 2, 1201},
+		{"events skip --yes --reason r 7", "UUID", 2, 1201},
+		{"events skip --dry-run " + first, "1 undelivered event of outbox_events will become", 0, 1201},
+		{"events skip --dry-run --all -o json", `"events": 1201,`, 0, 1201},
 		{"events skip --yes " + first, "--reason is required", 2, 1201},
 		{"events skip --yes --reason cancelled " + first, "skipped 1 event of outbox_events", 0, 1200},
 		{"events skip --yes --reason cancelled " + first, "1 of 1 event not undelivered", 1, 1200},
-		{"events skip " + first, "1 of 1 event not undelivered", 1, 1200},
-		{"events skip --topic none", "no undelivered events of outbox_events are chosen", 0, 1200},
+		{"events skip --dry-run " + first, "1 of 1 event not undelivered", 1, 1200},
+		{"events skip --dry-run --topic none", "no undelivered events of outbox_events are chosen", 0, 1200},
 		{"events skip --yes --reason r --tenant nobody", "no undelivered events of outbox_events are chosen", 0, 1200},
 		{"events skip --yes --reason r --topic invoice.sent --key 7", "skipped 1 event", 0, 1199},
 		{"events skip --yes --reason closed --all -o json", `"events": 1199`, 0, 0},
@@ -119,7 +119,7 @@ func testEventsSkip(t *testing.T, e env) {
 		}
 	}
 	// 1199 events are three transactions, and one line for whoever reads the record.
-	audit := e.ok("", "dlq", "audit", "--action", "skip")
+	audit := e.ok("", "audit", "--action", "skip")
 	contains(t, audit, "1199", "closed", "cancelled")
 	if n := strings.Count(audit, "skip"); n != 3 {
 		t.Errorf("want a line for each of three actions:\n%s", audit)
@@ -163,29 +163,29 @@ func testEventsOfASink(t *testing.T, e env) {
 	}
 	for _, step := range []step{
 		{"events show " + strings.Replace(id, id[:8], "00000000", 1), "no such event, and no sink owes it", 1},
-		{"events --table outbox_deliveries", "--table outbox_events --to NAME", 2},
-		{"events --table nothing --to audit", "there is no layout for table nothing", 2},
-		{"events --to audit", id, 0},
-		{"events --to audit --status DEAD", "no such events in outbox_events to audit", 0},
-		{"events --to billing --status dead", "too large", 0},
-		{"events --to audit --status SENT", "pending, delivered, dead", 2},
-		{"events --to nobody", "--to nobody: there is no such sink: these settings and the database know audit, search. If",
+		{"events --table outbox_deliveries", "--table outbox_events --sink NAME", 2},
+		{"events --table nothing --sink audit", "there is no layout for table nothing", 2},
+		{"events --sink audit", id, 0},
+		{"events --sink audit --status DEAD", "no such events in outbox_events to audit", 0},
+		{"events --sink billing --status dead", "too large", 0},
+		{"events --sink audit --status SENT", "pending, delivered, dead", 2},
+		{"events --sink nobody", "--sink nobody: there is no such sink: these settings and the database know audit, search. If",
 			2},
-		{"events show --to audit " + id, "status          pending", 0},
-		{"events retry --to audit " + id, "1 event of outbox_events to audit will be tried now", 0},
-		{"events retry --to audit " + id, "1 of 1 event do not wait", 1},
-		{"events skip --to audit --all", "1 undelivered event of outbox_events to audit would become", 0},
-		{"pause --table outbox_events --to audit --reason moved", "paused", 0},
-		{"events --to audit", "paused", 0},
+		{"events show --sink audit " + id, "status          pending", 0},
+		{"events retry --sink audit " + id, "1 event of outbox_events to audit will be tried now", 0},
+		{"events retry --sink audit " + id, "1 of 1 event do not wait", 1},
+		{"events skip --dry-run --sink audit --all", "1 undelivered event of outbox_events to audit will become", 0},
+		{"pause --table outbox_events --sink audit --reason moved", "paused", 0},
+		{"events --sink audit", "paused", 0},
 		{"events show " + id, "audit:orders, 3 failures, paused by an operator: see outbox pauses", 0},
-		{"events skip --to audit --all --yes --reason moved", "skipped 1 event of outbox_events to audit", 0},
+		{"events skip --sink audit --all --yes --reason moved", "skipped 1 event of outbox_events to audit", 0},
 		{"events show " + id, "dead at         audit:orders", 0},
 		{"dlq list --error moved", "outbox_deliveries", 0},
 	} {
 		e.says(step.code, step.args, step.says)
 	}
-	contains(t, e.ok("", "dlq", "audit", "-o", "json"), `"to": "audit"`)
-	if record := e.ok("", "dlq", "audit", "-o", "json"); strings.Contains(record, "outbox_deliveries/") {
+	contains(t, e.ok("", "audit", "-o", "json"), `"to": "audit"`)
+	if record := e.ok("", "audit", "-o", "json"); strings.Contains(record, "outbox_deliveries/") {
 		t.Errorf("the record has names that no flag takes:\n%s", record)
 	}
 	if n := query[int](e, "SELECT count(*) FROM outbox_deliveries WHERE sink = 'search' AND status = 'pending'"); n != 1 {

@@ -1,10 +1,13 @@
 package cli_test
 
 import (
-	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
+	"github.com/outboxrelay/outbox/internal/cli"
+	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
 	"github.com/outboxrelay/outbox/internal/test/tier"
 )
@@ -16,41 +19,34 @@ var choosing = map[string]struct {
 	needs string
 	named []string
 }{
-	"events":       {"", []string{"key", "tenant", "trace"}},
-	"events show":  {"1", []string{"tenant"}},
-	"events retry": {"", []string{"key", "tenant", "trace"}},
-	"events skip":  {"", []string{"key", "tenant", "trace"}},
-	"replay":       {"--since 1h", []string{"key", "tenant", "destination"}},
-	"pause":        {"--reason r", nil},
-	"resume":       {"", nil},
+	"events":       {"", []string{"key", "tenant", "trace", "sink"}},
+	"events show":  {"01890a5d-ac96-774b-bcce-b302099a8057", []string{"tenant", "sink"}},
+	"events retry": {"", []string{"key", "tenant", "trace", "sink"}},
+	"events skip":  {"--dry-run", []string{"key", "tenant", "trace", "sink"}},
+	"replay":       {"--dry-run --since 1h", []string{"key", "tenant", "destination"}},
+	"pause":        {"--table outbox_events --reason r", []string{"sink"}},
+	"resume":       {"--table outbox_events", []string{"sink"}},
 	"dlq list":     {"", []string{"key", "tenant"}},
 	"dlq show":     {"01890a5d-ac96-774b-bcce-b302099a8057", []string{"tenant"}},
 	"dlq stats":    {"", []string{"key", "tenant"}},
 	"dlq replay":   {"--yes", []string{"key", "tenant"}},
-	"dlq discard":  {"--reason r", []string{"key", "tenant"}},
-	"dlq purge":    {"", []string{"tenant"}},
+	"dlq discard":  {"--dry-run", []string{"key", "tenant"}},
+	"dlq purge":    {"--dry-run", []string{"tenant"}},
 	"token list":   {"", []string{"tenant"}},
 }
 
 var making = []string{"write", "route test", "token create", "config print",
 	"config validate", "relay", "serve", "subscriptions add", "doctor", "verify", "why"}
 
-var (
-	listedCommand = regexp.MustCompile(`(?m)^  ([a-z]+) +[A-Z]`)
-	filterFlag    = regexp.MustCompile(`(?m)^ +--(topic|type|destination|key|tenant|trace) `)
-)
-
-// eachCommand calls fn with every command's path and help.
-func eachCommand(e env, path string, fn func(path, help string)) {
-	help := e.ok("", append(strings.Fields(path), "--help")...)
-	fn(path, help)
-	_, below, _ := strings.Cut(help, "Available Commands:\n")
-	below, _, _ = strings.Cut(below, "\n\n")
-	for _, m := range listedCommand.FindAllStringSubmatch(below, -1) {
-		if m[1] != "help" && m[1] != "completion" {
-			eachCommand(e, strings.TrimSpace(path+" "+m[1]), fn)
+// filterFlags returns the names of a command's flags that choose events or dead letters.
+func filterFlags(cmd *cobra.Command) (names []string) {
+	cmd.InheritedFlags() // cobra adds those of the parents
+	for _, name := range []string{"topic", "type", "destination", "key", "tenant", "trace", "sink"} {
+		if f := cmd.Flags().Lookup(name); f != nil && !config.IsSetting(f) {
+			names = append(names, name)
 		}
 	}
+	return names
 }
 
 // A filter means the same in every command: a pattern chooses, or is refused with what to write
@@ -60,9 +56,8 @@ func TestFiltersMeanTheSame(t *testing.T) {
 	t.Parallel()
 	e := migrated(t)
 	seen := 0
-	eachCommand(e, "", func(path, help string) {
-		_, own, _ := strings.Cut(help, "\nFlags:\n")
-		flags := filterFlag.FindAllStringSubmatch(own, -1)
+	walk(cli.Tree(), func(cmd *cobra.Command) {
+		path, flags := path(cmd), filterFlags(cmd)
 		c, chooses := choosing[path]
 		for _, m := range making {
 			chooses = chooses || path == m
@@ -71,29 +66,29 @@ func TestFiltersMeanTheSame(t *testing.T) {
 			return
 		}
 		if !chooses {
-			t.Errorf("outbox %s has --%s and is neither in choosing nor in making", path, flags[0][1])
+			t.Errorf("outbox %s has --%s and is neither in choosing nor in making", path, flags[0])
 			return
 		}
 		if _, ok := choosing[path]; !ok {
 			return
 		}
 		seen++
-		for _, m := range flags {
+		for _, name := range flags {
 			run := func(value string) result {
 				args := append(strings.Fields(path), strings.Fields(c.needs)...)
-				return e.run("", append(args, "--"+m[1]+"="+value)...)
+				return e.run("", append(args, "--"+name+"="+value)...)
 			}
-			if r := run(""); r.code != 2 || !strings.Contains(r.err, "--"+m[1]+" is empty") {
-				t.Errorf("outbox %s, empty --%s: exit code %d\n%s%s", path, m[1], r.code, r.out, r.err)
+			if r := run(""); r.code != 2 || !strings.Contains(r.err, "--"+name+" is empty") {
+				t.Errorf("outbox %s, empty --%s: exit code %d\n%s%s", path, name, r.code, r.out, r.err)
 			}
 			r := run("invoice.*")
-			if named := strings.Contains(" "+strings.Join(c.named, " ")+" ", " "+m[1]+" "); named != (r.code == 2) ||
+			if named := strings.Contains(" "+strings.Join(c.named, " ")+" ", " "+name+" "); named != (r.code == 2) ||
 				named && !strings.Contains(r.err, "takes no pattern: name one") {
-				t.Errorf("outbox %s --%s invoice.*: exit code %d\n%s%s", path, m[1], r.code, r.out, r.err)
+				t.Errorf("outbox %s --%s invoice.*: exit code %d\n%s%s", path, name, r.code, r.out, r.err)
 			}
-			if m[1] == "topic" || m[1] == "type" {
+			if name == "topic" || name == "type" {
 				if r := run("invoice.>"); r.code != 2 || !strings.Contains(r.err, `write "invoice.*"`) {
-					t.Errorf("outbox %s --%s invoice.>: exit code %d\n%s%s", path, m[1], r.code, r.out, r.err)
+					t.Errorf("outbox %s --%s invoice.>: exit code %d\n%s%s", path, name, r.code, r.out, r.err)
 				}
 			}
 		}
@@ -124,7 +119,7 @@ func testPatternsChoose(t *testing.T, e env) {
 		if got := decode[listOf[row]](t, e.ok("", "events", "--topic", topic, "-o", "json")).Items; len(got) != n {
 			t.Errorf("events --topic %s: %v, want %d", topic, got, n)
 		}
-		for _, command := range []string{"events skip", "events retry --reason again"} {
+		for _, command := range []string{"events skip --dry-run", "events retry --reason again"} {
 			got := decode[struct{ Events int }](t,
 				e.ok("", append(strings.Fields(command), "--topic", topic, "-o", "json")...)).Events
 			if got != n {
@@ -134,30 +129,30 @@ func testPatternsChoose(t *testing.T, e env) {
 		exec1(e, `UPDATE outbox_events SET next_retry_at = '2999-01-01T00:00:00.000000Z'`)
 	}
 	e.ok("", "events", "skip", "--topic", "invoice.*", "--yes", "--reason", "r")
-	contains(t, e.ok("", "dlq", "stats", "--type", "inv*.a.*"), "1 pending")
-	contains(t, e.ok("", "dlq", "discard", "--type", "invoice.*", "--reason", "r"), "discarded 2 letters")
+	contains(t, e.ok("", "dlq", "stats", "--topic", "inv*.a.*"), "1 pending")
+	contains(t, e.ok("", "dlq", "discard", "--yes", "--topic", "invoice.*", "--reason", "r"), "discarded 2 letters")
 	for args, says := range map[string]string{
-		"events retry --topic invoice.*":                       "next attempt, looked for topic invoice.*\n",
-		"events skip --topic none.*":                           "are chosen, looked for topic none.*\n",
-		"events --topic no* --status DEAD":                     "in outbox_events, looked for topic no* and status DEAD\n",
-		"replay --since 1h --topic none.* --yes":               "are chosen, looked for topic none.* and since 1h\n",
-		"dlq list --type none.*":                               "no such dead letters, looked for type none.*\n",
-		"dlq discard --type none.* --reason r":                 "are chosen, looked for type none.*\n",
-		"dlq replay --type no* --table event_outbox --dry-run": "are chosen, looked for type no* and table event_outbox\n",
+		"events retry --topic invoice.*":                        "next attempt, looked for topic invoice.*\n",
+		"events skip --dry-run --topic none.*":                  "are chosen, looked for topic none.*\n",
+		"events --topic no* --status DEAD":                      "in outbox_events, looked for topic no* and status DEAD\n",
+		"replay --since 1h --topic none.* --yes":                "are chosen, looked for topic none.* and since 1h\n",
+		"dlq list --topic none.*":                               "no such dead letters, looked for topic none.*\n",
+		"dlq discard --yes --topic none.* --reason r":           "are chosen, looked for topic none.*\n",
+		"dlq replay --topic no* --table event_outbox --dry-run": "are chosen, looked for topic no* and table event_outbox\n",
 	} {
 		if r := e.run("", strings.Fields(args)...); r.code != 0 || !strings.HasSuffix(r.err, says) {
 			t.Errorf("outbox %s: exit code %d, want 0 and %q:\n%s%s", args, r.code, says, r.out, r.err)
 		}
 	}
 	for args, says := range map[string]string{
-		"events --status NOSUCH":                "is none of NEW",
-		"events --table nosuch":                 "nosuch",
-		"dlq list --table nosuch":               "nosuch",
-		"dlq discard --table nosuch --reason r": "nosuch",
-		"dlq list --since 1h --until 2h":        "nothing is between them",
-		"replay --since 1h --until 2h":          "nothing is between them",
-		"dlq list --fingerprint nosuch":         "12 characters",
-		"events retry --all --topic x":          "contradicts",
+		"events --status NOSUCH":                      "is none of NEW",
+		"events --table nosuch":                       "nosuch",
+		"dlq list --table nosuch":                     "nosuch",
+		"dlq discard --yes --table nosuch --reason r": "nosuch",
+		"dlq list --since 1h --until 2h":              "nothing is between them",
+		"replay --yes --since 1h --until 2h":          "nothing is between them",
+		"dlq list --fingerprint nosuch":               "12 characters",
+		"events retry --all --topic x":                "contradicts",
 	} {
 		e.says(2, args, says)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/outboxrelay/outbox/deadletter"
 	"github.com/outboxrelay/outbox/internal/app"
+	"github.com/outboxrelay/outbox/internal/config"
 )
 
 // parsed is the value of a flag that is checked when the command line is read. It keeps its text.
@@ -144,14 +145,12 @@ func (f *operatorFlags) operator() deadletter.Operator {
 // unreasoned tells whether a reason is missing.
 func (f *operatorFlags) unreasoned() bool { return strings.TrimSpace(f.Reason) == "" }
 
-const doItFlag = "do it, instead of saying how many events there are"
-
 // The flags by which commands choose what they show or change. In those of patterned, * stands for
 // any text, as it does in the routes of the settings. The others of chosenBy take one name, or are
 // checked by whoever knows them.
 var (
 	patterned = []string{"topic", "type", "destination"}
-	named     = []string{"key", "tenant", "table", "to", "trace"}
+	named     = []string{"key", "tenant", "table", "sink", "trace"}
 	chosenBy  = slices.Concat(patterned, named, []string{"status", "source", "error-reason", "request-id", "error",
 		"fingerprint", "since", "until"})
 )
@@ -168,7 +167,7 @@ var (
 func checkFilters(flags *pflag.FlagSet, alsoNamed ...string) error {
 	for _, name := range chosenBy {
 		f := flags.Lookup(name)
-		if f == nil || !f.Changed {
+		if f == nil || !f.Changed || config.IsSetting(f) {
 			continue
 		}
 		text := strings.Trim(f.Value.String(), "[]") // a list's text has brackets
@@ -193,7 +192,7 @@ func checkFilters(flags *pflag.FlagSet, alsoNamed ...string) error {
 func lookedFor(flags *pflag.FlagSet) string {
 	var parts []string
 	for _, name := range chosenBy {
-		if f := flags.Lookup(name); f != nil && f.Changed && f.DefValue != "outbox_events" && name != "to" {
+		if f := flags.Lookup(name); f != nil && f.Changed && !config.IsSetting(f) && f.DefValue != "outbox_events" && name != "sink" {
 			parts = append(parts, name+" "+strings.Trim(f.Value.String(), "[]"))
 		}
 	}
@@ -201,6 +200,25 @@ func lookedFor(flags *pflag.FlagSet) string {
 		return ""
 	}
 	return ", looked for " + strings.Join(parts, " and ")
+}
+
+func positionFlag(flags *pflag.FlagSet, to *int64) {
+	flags.Int64Var(to, "position", 0, "`int` position of the event in its table, instead of its id")
+}
+
+// oneEvent returns the id or the position that a command line names. A number is no id: a mistyped
+// id must not show another event.
+func oneEvent(args []string, position int64) (string, error) {
+	switch {
+	case len(args) == 0 && position > 0:
+		return strconv.FormatInt(position, 10), nil
+	case len(args) == 0 || position != 0:
+		return "", usagef("name one event: its id, or its position as --position N")
+	}
+	if _, err := uuid.Parse(args[0]); err != nil {
+		return "", usagef("%q is not the id of an event, which is a UUID; name a position as --position N", args[0])
+	}
+	return args[0], nil
 }
 
 // parseIDs returns the ids among the arguments. what names them, and where they are found.

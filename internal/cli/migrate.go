@@ -125,34 +125,6 @@ func showPlan(w io.Writer, plan migration.Adoption) {
 	}
 }
 
-func (a *application) migrateDown() *cobra.Command {
-	var set string
-	var steps int
-	var all bool
-	cmd := command("migrate down", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
-		if set == "" {
-			return usagef("--set is required: name the one set whose newest migration goes, of %s",
-				strings.Join(allSets, ", "))
-		}
-		if all && cmd.Flags().Changed("steps") {
-			return usagef("--steps and --all contradict each other")
-		}
-		if all {
-			steps = app.AllSteps
-		}
-		c, err := a.migrationSettings(config.Database, set)
-		if err != nil {
-			return err
-		}
-		return a.migrating(cmd.Context(), c, []string{set},
-			func(ctx context.Context, m app.Migrations) error { return m.Down(ctx, steps, set) })
-	})
-	cmd.Flags().StringVar(&set, "set", "", "migration `set`: core, events, crawl or log (required)")
-	countFlag(cmd.Flags(), &steps, "steps", 1, 1, 0, "how `many` migrations to take away")
-	cmd.Flags().BoolVar(&all, "all", false, "take the whole set away")
-	return cmd
-}
-
 func (a *application) migrateStatus() *cobra.Command {
 	return command("migrate status", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
 		c, err := a.migrationSettings(config.Database)
@@ -164,7 +136,7 @@ func (a *application) migrateStatus() *cobra.Command {
 			return err
 		}
 		if file, ok := app.FileOf(c.Database); ok && c.Output != "json" {
-			if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+			if !exists(file) {
 				fmt.Fprintf(a.Err, "the file %s does not exist: outbox migrate up makes it\n", file)
 			}
 		}
@@ -173,6 +145,11 @@ func (a *application) migrateStatus() *cobra.Command {
 				return []any{s.Set, s.Current, s.Latest, state(s), strings.Join(s.Pending, " ")}
 			}}.print(a, c.Output)
 	})
+}
+
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 func state(s migration.SetStatus) string {

@@ -57,7 +57,7 @@ func TestMigrateOptionalSet(t *testing.T) {
 	contains(t, e.ok("", "migrate", "up", "--set", "log"), "log ", "001_outbox_log")
 	contains(t, e.ok("", "migrate", "up"), "(nothing)")
 	contains(t, e.ok("", "migrate", "status"), "log ", "up to date")
-	contains(t, e.ok("", "migrate", "down", "--set", "log", "--all"), "log ", "001_outbox_log")
+	contains(t, e.ok("", "migrate", "down", "--yes", "--set", "log", "--all"), "log ", "001_outbox_log")
 	if out := e.ok("", "migrate", "status"); strings.Contains(out, "log ") {
 		t.Errorf("status lists a set that is gone:\n%s", out)
 	}
@@ -73,7 +73,7 @@ func TestWriteIntoALog(t *testing.T) {
 	line := `{"id": "018f0000-0000-7000-8000-000000000001", "payload": 1}` + "\n"
 	e.ok(line+line, "write", "--table", "outbox_log", "--topic", "order.placed", "--jsonl") // it knows no ids
 	contains(t, e.ok("", "lanes", "--table", "outbox_log", "-o", "json"), `"counted": 3`)
-	if r := e.run("", "events", "--table", "outbox_log"); r.code != 2 || !strings.Contains(r.err, "--to SINK") {
+	if r := e.run("", "events", "--table", "outbox_log"); r.code != 2 || !strings.Contains(r.err, "--sink SINK") {
 		t.Errorf("events: exit code %d\n%s%s", r.code, r.out, r.err)
 	}
 }
@@ -162,7 +162,7 @@ func TestMigrateMakesNoCrawlTablesUnasked(t *testing.T) {
 			contains(t, r.err, "outbox migrate up --set core,crawl")
 			contains(t, e.ok("", "migrate", "up", "--set", "crawl"), "001_crawl_schema")
 			contains(t, e.ok("", "migrate", "status"), "crawl")
-			e.ok("", "migrate", "down", "--set", "crawl")
+			e.ok("", "migrate", "down", "--yes", "--set", "crawl")
 			contains(t, e.ok("", "migrate", "up"), "002_")
 			if !e.onFile() { // where what is there is looked at
 				other := env{t: t, database: database(t)}

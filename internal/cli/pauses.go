@@ -85,7 +85,7 @@ func (f *pausing) command(a *application, cmd *cobra.Command, required string) *
 		"`topic` of the events, or a pattern in which * stands for any text (default: every one)")
 	flags.StringVar(&f.Destination, "destination", "",
 		"`destination` of the events, or a pattern in which * stands for any text (default: every one)")
-	flags.StringVar(&f.To, "to", "", "`sink` that the events go to, of a --table with routes")
+	flags.StringVar(&f.To, "sink", "", "`name` of the sink of the events, of a --table with routes")
 	f.by.addTo(flags, required)
 	flags.AddFlagSet(mapping)
 	return cmd
@@ -124,7 +124,7 @@ func (a *application) pauses() *cobra.Command {
 				return err
 			}
 			orAll := func(name string) string { return cmp.Or(name, "(all)") }
-			return list[operate.Pause]{all, "", "nothing is paused", "TABLE,TO,TOPIC,DESTINATION,SINCE,ACTOR,REASON",
+			return list[operate.Pause]{all, "", "nothing is paused", "TABLE,SINK,TOPIC,DESTINATION,SINCE,ACTOR,REASON",
 				func(p operate.Pause) []any {
 					return []any{orAll(p.Table), orAll(p.To), orAll(p.Topic), orAll(p.Destination),
 						p.At, p.Actor, p.Reason}

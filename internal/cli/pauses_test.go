@@ -27,7 +27,7 @@ func testPauses(t *testing.T, e env) {
 		{"pause --reason r --table nothing", "nothing", 2},
 		{"pause --reason INC-1 --topic invoice.*", "paused topic invoice.* of every table", 0},
 		{"pause --reason INC-2 --table event_outbox", "paused table event_outbox", 0},
-		{"pause --reason r --to audit", "of which table", 2},
+		{"pause --reason r --sink audit", "of which table", 2},
 		{"pauses", "invoice.*", 0},
 		{"lanes", "topic invoice.* of every table (INC-1)", 0},
 		{"events", "paused", 0},
@@ -82,7 +82,7 @@ func testPauses(t *testing.T, e env) {
 	e.ok("", "resume", "--destination", "refund.*")
 	relay.await(relay.err, `"resumed by an operator"`)
 	sent("refund.paid4")
-	contains(t, e.ok("", "dlq", "audit"), "pause", "resume", "INC-1", "done", "invoice.*")
+	contains(t, e.ok("", "audit"), "pause", "resume", "INC-1", "done", "invoice.*")
 }
 
 func TestPausesOfASink(t *testing.T) {
@@ -91,10 +91,10 @@ func TestPausesOfASink(t *testing.T) {
 }
 
 func testPausesOfASink(t *testing.T, e env) {
-	const pause = "pause --reason INC-3 --table outbox_events --to "
-	const advice = "give --config with the relay's settings, or --sink NAME=URL"
-	e.says(2, pause+"audit", "--to audit: there is no such sink: neither these settings nor the database name any", advice)
-	e.says(2, "events --to audit", "--to audit: there is no such sink", advice)
+	const pause = "pause --reason INC-3 --table outbox_events --sink "
+	const advice = "give --config with the relay's settings, or OUTBOX_SINK"
+	e.says(2, pause+"audit", "--sink audit: there is no such sink: neither these settings nor the database name any", advice)
+	e.says(2, "events --sink audit", "--sink audit: there is no such sink", advice)
 	e.says(0, "pauses", "nothing is paused")
 
 	// What a sink has taken from outbox_deliveries makes it known too.
@@ -102,14 +102,17 @@ func testPausesOfASink(t *testing.T, e env) {
 		tenant_id, payload, written_at, status) VALUES ('outbox_events', 'mail', 1,
 		'01890a5d-ac96-774b-bcce-b302099a8057', '["orders"]', 'order.placed', '7', 'acme', '1',
 		'2025-01-01T00:00:00.000000Z', 'delivered')`)
-	e.says(0, "events --to mail --status pending", "no such events in outbox_events to mail")
+	e.says(0, "events --sink mail --status pending", "no such events in outbox_events to mail")
 	e.says(0, pause+"mail", "paused sink mail of table outbox_events: relays obey")
-	e.says(2, pause+"adit", "--to adit: there is no such sink", "know mail. If")
-	for _, args := range []string{"events --to adit", "events skip --to adit --all", "events retry --to adit --all",
-		"events show --to adit 1"} {
-		e.says(2, args, "--to adit: there is no such sink", "know mail. If")
+	e.says(2, pause+"adit", "--sink adit: there is no such sink", "know mail. If")
+	for _, args := range []string{"events --sink adit", "events skip --dry-run --sink adit --all",
+		"events retry --sink adit --all",
+		"events show --sink adit 01890a5d-ac96-774b-bcce-b302099a8057"} {
+		e.says(2, args, "--sink adit: there is no such sink", "know mail. If")
 	}
-	e.says(0, pause+"audit --sink audit=redis://127.0.0.1:1", "paused sink audit of table outbox_events")
+	audited := e
+	audited.redis = "audit=redis://127.0.0.1:1"
+	audited.says(0, pause+"audit", "paused sink audit of table outbox_events")
 	e.says(0, pause+"audit --topic a.*", "paused topic a.* of sink audit of table outbox_events") // known by its pause
 
 	// A pause is listed by the names that end it, and by outbox sinks though nothing is owed.
@@ -124,11 +127,11 @@ func testPausesOfASink(t *testing.T, e env) {
 	if !slices.Equal(listed, want) {
 		t.Errorf("got %+v, want %+v", listed, want)
 	}
-	if got := strings.Fields(e.ok("", "pauses")); !slices.Equal(got[:10], []string{"TABLE", "TO", "TOPIC", "DESTINATION",
+	if got := strings.Fields(e.ok("", "pauses")); !slices.Equal(got[:10], []string{"TABLE", "SINK", "TOPIC", "DESTINATION",
 		"SINCE", "ACTOR", "REASON", "outbox_events", "audit", "(all)"}) {
 		t.Errorf("outbox pauses prints %q", got)
 	}
-	e.says(0, "dlq audit -o json", `"to": "mail"`)
+	e.says(0, "audit -o json", `"to": "mail"`)
 	sinks := decode[listOf[row]](t, e.ok("", "sinks", "-o", "json", "--sink", "audit=redis://127.0.0.1:1")).Items
 	want = []row{{Table: "outbox_events", Sink: "audit", Paused: true},
 		{Table: "outbox_events", Sink: "mail", Paused: true}}
@@ -149,25 +152,27 @@ routes: [{table: outbox_events, to: [default, search]}]
 	e.says(0, pause+"search"+here, "paused sink search")
 	e.says(0, pause+"mail"+here, "paused sink mail")
 	e.says(2, pause+"other"+here, "no route of these settings leads from outbox_events there, but to default, search")
-	e.says(2, "pause --reason r --table event_outbox --to search"+here, "event_outbox has no routes in these settings")
-	e.says(2, pause+"default --sink redis://127.0.0.1:1", "outbox_events has no routes in these settings")
-	e.says(0, "events --to other"+here, "no events in outbox_events to other")
+	e.says(2, "pause --reason r --table event_outbox --sink search"+here, "event_outbox has no routes in these settings")
+	alone := e
+	alone.redis = "redis://127.0.0.1:1"
+	alone.says(2, pause+"default", "outbox_events has no routes in these settings")
+	e.says(0, "events --sink other"+here, "no events in outbox_events to other")
 	again := decode[row](t, e.ok("", append(strings.Fields(pause), "search", "-o", "json")...))
 	if again != (row{Table: "outbox_events", To: "search", Paused: true}) {
 		t.Errorf("outbox pause -o json prints %+v", again)
 	}
 	again.Paused = false
-	ended := decode[row](t, e.ok("", "resume", "--table", "outbox_events", "--to", "search", "-o", "json"))
+	ended := decode[row](t, e.ok("", "resume", "--table", "outbox_events", "--sink", "search", "-o", "json"))
 	if ended != again {
 		t.Errorf("outbox resume -o json prints %+v", ended)
 	}
 	for _, p := range decode[listOf[row]](t, e.ok("", "pauses", "-o", "json")).Items {
-		args := []string{"resume", "--table", p.Table, "--to", p.To}
+		args := []string{"resume", "--table", p.Table, "--sink", p.To}
 		if p.Topic != "" {
 			args = append(args, "--topic", p.Topic)
 		}
 		contains(t, e.ok("", args...), "sink "+p.To+" of table outbox_events")
 	}
 	e.says(0, "pauses", "nothing is paused")
-	e.says(1, "resume --table outbox_events --to audit", "resume sink audit of table outbox_events: it is not paused")
+	e.says(1, "resume --table outbox_events --sink audit", "resume sink audit of table outbox_events: it is not paused")
 }

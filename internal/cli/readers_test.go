@@ -33,7 +33,7 @@ func testLanesReader(t *testing.T, e env) {
 	e.says(1, "relay --table outbox_events", refusal, "outbox lanes reader --table outbox_events --to sinks")
 	e.says(0, "lanes", "outbox_events is read by group:billing")
 	e.says(3, "doctor --only OBX-030 --table outbox_events", "no process of group billing serves outbox_events")
-	e.says(0, "dlq audit", "reader", "handlers")
+	e.says(0, "audit", "reader", "handlers")
 	e.says(0, "lanes reader --to sinks --reason back", "reader of outbox_events is sinks now (before: group:billing)")
 	e.relaying("--table", "outbox_events")
 	awaitLanes(e, "held again", func(r laneReport) bool { return len(r.in("held")) == 1 })

@@ -142,7 +142,7 @@ func (a *application) testRoute() *cobra.Command {
 			cells: func(to address) []any { return []any{to.Sink, to.Destination} }}.print(a, c.Output)
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&table, "of", outbox.OutboxEvents().Table, "`table` that the event would be in")
+	flags.StringVar(&table, "table", outbox.OutboxEvents().Table, "`table` that the event would be in")
 	flags.StringVar(&event.Topic, "topic", "", "`topic` of the event (required)")
 	flags.StringVar(&event.TenantID, "tenant", eventrow.DefaultTenant, "`tenant` of the event")
 	flags.StringVar(&event.AggregateType, "type", "", "aggregate `type` of the event")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -123,10 +124,10 @@ type debtEnded struct {
 
 // ending is a command that ends what a sink owes.
 type ending struct {
-	by         operatorFlags
-	table, to  string
-	yes        bool
-	would, did string // what becomes of the events; of a To it is named
+	consent
+	by        operatorFlags
+	table, to string
+	will, did string // what becomes of the events; of a To it is named
 	// end does it for one table. In a dry run it only says what hinders it.
 	end func(ctx context.Context, c config.Config, db app.Database, one *debtEnded, by operate.Skip) error
 }
@@ -137,27 +138,38 @@ func (e *ending) command(a *application, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = cobra.ExactArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		switch {
-		case e.yes && e.by.unreasoned():
+		case !e.dryRun && e.by.unreasoned():
 			return usagef("--reason is required: say why what %s owes need not wait for it", args[0])
+		case e.to == "" && cmd.Flags().Lookup("to") != nil:
+			return usagef("--to is required: which sink is to have what %s owes?", oneLine(args[0]))
 		case e.to == args[0]:
 			return usagef("--to %s: that is the sink that owes it", oneLine(e.to))
 		}
 		return a.onDatabase(cmd.Context(), func(c config.Config, db app.Database) error {
-			ended, err := e.each(cmd.Context(), c, db, args[0])
-			return cmp.Or(e.print(a, c.Output, ended), err)
+			preview, err := e.each(cmd.Context(), c, db, args[0], true)
+			if err != nil {
+				return err
+			}
+			plan := page[debtEnded]{Items: preview}
+			sure, err := e.confirm(cmd.Context(), a, c.Output, plan, e.say(preview, e.will))
+			if err != nil || !sure {
+				return err
+			}
+			ended, err := e.each(cmd.Context(), c, db, args[0], false)
+			return cmp.Or(a.printResult(c.Output, page[debtEnded]{Items: ended}, "%s", e.say(ended, e.did)), err)
 		}, mapping)
 	}
 	cmd.Flags().StringVar(&e.table, "table", "",
 		"`table` of the events (default: every one of which the sink owes something)")
-	cmd.Flags().BoolVarP(&e.yes, "yes", "y", false, doItFlag)
-	e.by.addTo(cmd.Flags(), " (required with --yes)")
+	e.by.addTo(cmd.Flags(), " (required)")
+	e.destroy(a, cmd)
 	cmd.Flags().AddFlagSet(mapping)
 	return cmd
 }
 
 // each ends what a sink owes, table by table.
 func (e *ending) each(
-	ctx context.Context, c config.Config, db app.Database, name string,
+	ctx context.Context, c config.Config, db app.Database, name string, dryRun bool,
 ) (ended []debtEnded, err error) {
 	if e.table != "" {
 		t, err := c.Find(e.table)
@@ -178,7 +190,7 @@ func (e *ending) each(
 		if d.Sink != name || d.Owed == 0 || e.table != "" && !admin.SameTable(d.Table, e.table) {
 			continue
 		}
-		one := debtEnded{Sink: name, Table: d.Table, To: e.to, Events: d.Owed, DryRun: !e.yes}
+		one := debtEnded{Sink: name, Table: d.Table, To: e.to, Events: d.Owed, DryRun: dryRun}
 		if err := e.end(ctx, c, db, &one, by); err != nil {
 			return ended, err
 		}
@@ -190,35 +202,25 @@ func (e *ending) each(
 	return ended, nil
 }
 
-func (e *ending) print(a *application, form string, ended []debtEnded) error {
-	if form == "json" {
-		return printPage(a.Out, ended, "")
-	}
+// say tells what becomes of the events, a line a table.
+func (e *ending) say(ended []debtEnded, what string) string {
+	var lines []string
 	for _, one := range ended {
-		what, had := e.did, ""
-		if one.DryRun {
-			what = e.would
-		}
+		becomes, had := what, ""
 		if one.To != "" {
-			what = fmt.Sprintf(what, oneLine(one.To))
+			becomes = fmt.Sprintf(what, oneLine(one.To))
 		}
 		if one.Had > 0 {
 			had = fmt.Sprintf(", of which it had %d already", one.Had)
 		}
-		_, err := fmt.Fprintf(a.Out, "%s of %s that %s owes %s%s\n",
-			counted(one.Events, "event"), one.Table, one.Sink, what, had)
-		if err != nil {
-			return err
-		}
+		lines = append(lines, fmt.Sprintf("%s of %s that %s owes %s%s",
+			counted(one.Events, "event"), one.Table, one.Sink, becomes, had))
 	}
-	if len(ended) > 0 && !e.yes {
-		fmt.Fprintln(a.Err, "nothing is changed: add --yes --reason TEXT")
-	}
-	return nil
+	return strings.Join(lines, "\n")
 }
 
 func (a *application) forgetDebts() *cobra.Command {
-	e := ending{would: "would become dead letters of it",
+	e := ending{will: "will become dead letters of it",
 		did: "became dead letters: see outbox dlq list --error 'skipped by'"}
 	e.end = func(ctx context.Context, _ config.Config, db app.Database, one *debtEnded, by operate.Skip) error {
 		if one.DryRun {
@@ -234,7 +236,7 @@ func (a *application) forgetDebts() *cobra.Command {
 }
 
 func (a *application) moveDebts() *cobra.Command {
-	e := ending{would: "would go to %s", did: "are %s's now"}
+	e := ending{will: "will go to %s", did: "are %s's now"}
 	e.end = func(ctx context.Context, c config.Config, db app.Database, one *debtEnded, by operate.Skip) error {
 		if err := movable(ctx, c, db, *one); err != nil || one.DryRun {
 			return err
@@ -251,12 +253,6 @@ func (a *application) moveDebts() *cobra.Command {
 		return ctx.Err()
 	}
 	cmd := command("sinks move", nil, nil)
-	cmd.PreRunE = func(_ *cobra.Command, args []string) error {
-		if e.to == "" {
-			return usagef("--to is required: which sink is to have what %s owes?", oneLine(args[0]))
-		}
-		return nil
-	}
 	cmd.Flags().StringVar(&e.to, "to", "", "`sink` that is to have it (required)")
 	return e.command(a, cmd)
 }

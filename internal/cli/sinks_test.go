@@ -57,16 +57,16 @@ routes: [{to: [default, audit]}]
 		t.Errorf("outbox sinks says %+v", rows)
 	}
 	type event struct{ ID, Status string }
-	owed := decode[listOf[event]](t, e.ok("", "events", "--to", "audit", "--status", "pending", "-o", "json")).Items
+	owed := decode[listOf[event]](t, e.ok("", "events", "--sink", "audit", "--status", "pending", "-o", "json")).Items
 	if len(owed) != events {
-		t.Fatalf("outbox events --to audit lists %+v", owed)
+		t.Fatalf("outbox events --sink audit lists %+v", owed)
 	}
 	contains(t, e.ok("", "events", "show", owed[0].ID), "status          SENT", "owed to         audit:order.")
 
 	relay.signal(syscall.SIGTERM)
 	relay.wait()
 	exec1(e, `UPDATE outbox_deliveries SET next_retry_at = '9999-12-31T00:00:00.000000Z'`)
-	contains(t, e.ok("", "events", "--to", "audit"), "never")
+	contains(t, e.ok("", "events", "--sink", "audit"), "never")
 	contains(t, e.ok("", "events", "show", owed[0].ID), "next try at 9999-12-31T00:00:00.000Z (never)")
 	exec1(e, `UPDATE outbox_deliveries SET status = 'dead' WHERE sink = 'audit'`)
 	contains(t, e.ok("", "dlq", "collect", "--table", "outbox_deliveries"), "wrote 5 letters")
@@ -139,13 +139,13 @@ routes: [{to: [default, audit]}]
 			"sink audit is owed 5 events of outbox_events, and these settings have no such sink")
 	}
 	contains(t, e.run("", "sinks").err, "no relay serves what audit owes of outbox_events")
-	contains(t, e.ok("", "sinks", "move", "audit", "--to", "default"),
-		"5 events of outbox_events that audit owes would go to default")
+	contains(t, e.ok("", "sinks", "move", "audit", "--to", "default", "--dry-run"),
+		"5 events of outbox_events that audit owes will go to default")
 	for want, args := range map[string][]string{
-		"no such sink": {"move", "audit", "--to", "defaults"}, "--reason is required": {"forget", "audit", "--yes"},
-		"owes nothing": {"forget", "adit"}, "is the sink that owes": {"move", "audit", "--to", "audit"},
+		"no such sink": {"move", "audit", "--to", "defaults", "--reason", "r"}, "--reason is required": {"forget", "audit"},
+		"owes nothing": {"forget", "adit", "--reason", "r"}, "is the sink that owes": {"move", "audit", "--to", "audit", "--reason", "r"},
 	} {
-		if r := e.run("", append([]string{"sinks"}, args...)...); r.code == 0 || !strings.Contains(r.err, want) {
+		if r := e.run("", append([]string{"sinks"}, append(args, "--yes")...)...); r.code == 0 || !strings.Contains(r.err, want) {
 			t.Errorf("%v: %d %s, want %q", args, r.code, r.err, want)
 		}
 	}
@@ -172,7 +172,7 @@ routes: [{to: [default, audit]}]
 	e.ok(strings.Join(numbered(4), "\n"), "write", "--jsonl", "--aggregate-type", "Order")
 	relay, _ = e.relaying("--table", "outbox_events")
 	eventually("audit owes four events", func() bool { n, _ := owed(); return n == 4 })
-	if r := e.run("", "sinks", "move", "audit", "--to", "archive"); r.code == 0 ||
+	if r := e.run("", "sinks", "move", "audit", "--to", "archive", "--dry-run"); r.code == 0 ||
 		!strings.Contains(r.err, "a relay serves") {
 		t.Errorf("move what is served: %d %s", r.code, r.err)
 	}
@@ -193,5 +193,5 @@ routes: [{to: [default, audit]}]
 	if n, _ := owed(); n != 0 {
 		t.Errorf("audit owes %d after it was forgotten", n)
 	}
-	contains(t, e.ok("", "dlq", "audit"), "renamed", "gone")
+	contains(t, e.ok("", "audit"), "renamed", "gone")
 }

@@ -37,7 +37,7 @@ func TestSQLiteRefuses(t *testing.T) {
 		{"~/x.db", 2, "~ is not expanded"},
 	} {
 		for _, command := range []string{"serve --sink memory: --http 127.0.0.1:0 --auth none",
-			"relay --sink unix:///no/such", "write --topic a", "events", "lanes", "dlq list", "token list", "purge"} {
+			"relay --sink unix:///no/such", "write --topic a", "events", "lanes", "dlq list", "token list", "purge --yes"} {
 			if f.says == "damaged" && !strings.HasPrefix(command, "serve") && !strings.HasPrefix(command, "relay") {
 				continue // only who serves a file reads all of it first
 			}

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,7 +59,7 @@ func (a *application) subscriptionsAdd() *cobra.Command {
 		})
 	})
 	flags := cmd.Flags()
-	flags.StringSliceVar(&n.Types, "types", nil, "`topics` of the events, separated by commas (default: all)")
+	flags.StringSliceVar(&n.Types, "topic", nil, "`topics` of the events, separated by commas (default: all)")
 	flags.StringVar(&n.Tenant, "tenant", "", "`tenant` of the events, who alone may use it over HTTP (default: all)")
 	flags.StringVar(&from, "from", "latest",
 		"`where` it begins: earliest, latest, or a time such as 2026-11-25T08:00:00Z")
@@ -94,14 +96,31 @@ func (a *application) subscriptionsList() *cobra.Command {
 }
 
 func (a *application) subscriptionsRemove() *cobra.Command {
-	return command("subscriptions remove", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+	var ask consent
+	cmd := command("subscriptions remove", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
 		return a.onSubscriptions(cmd.Context(), func(c config.Config, s subscription.Store) error {
+			all, err := s.List(cmd.Context(), "")
+			if err != nil {
+				return err
+			}
+			i := slices.IndexFunc(all, func(s subscription.State) bool { return s.Name == args[0] })
+			if i < 0 {
+				return fmt.Errorf("remove subscription %s: %w", oneLine(args[0]), subscription.ErrUnknown)
+			}
+			sure, err := ask.confirm(cmd.Context(), a, c.Output, all[i], fmt.Sprintf("subscription %s will be removed, with its "+
+				"position and %s that are not acknowledged; it has not received %s of the log", all[i].Name,
+				counted(all[i].Outstanding, "event"), counted(all[i].Behind, "row")))
+			if err != nil || !sure {
+				return err
+			}
 			if err := s.Remove(cmd.Context(), "", args[0]); err != nil {
 				return err
 			}
 			return a.printResult(c.Output, subscribed{args[0], true}, "removed subscription %s", args[0])
 		})
 	})
+	ask.destroy(a, cmd)
+	return cmd
 }
 
 func (a *application) subscriptionsReplay() *cobra.Command {

@@ -22,8 +22,8 @@ func TestSubscriptions(t *testing.T) {
 		{"subscriptions", "say what to do: add, list, remove or replay", 2},
 		{"subscriptions list", "there are no subscriptions", 0},
 		{"subscriptions list -o json", `"items": []`, 0},
-		{"subscriptions add billing --types a,b --lease 1m --attempts 3", "made subscription billing", 0},
-		{"subscriptions add billing --types a,b --lease 1m --attempts 3 -o json", `"changed": false`, 0},
+		{"subscriptions add billing --topic a,b --lease 1m --attempts 3", "made subscription billing", 0},
+		{"subscriptions add billing --topic a,b --lease 1m --attempts 3 -o json", `"changed": false`, 0},
 		{"subscriptions add billing", "with other settings", 1},
 		{"subscriptions add Billing", "the name must be 1 to 63 of a-z", 1},
 		{"subscriptions add audit --tenant acme --from earliest", "made subscription audit", 0},
@@ -34,8 +34,8 @@ func TestSubscriptions(t *testing.T) {
 		{"subscriptions replay billing --from 2026-01-01T00:00:00Z", "gets again", 0},
 		{"subscriptions replay none --from 2026-01-01T00:00:00Z", "there is no such subscription", 1},
 		{"subscriptions replay billing", "--from", 2},
-		{"subscriptions remove audit", "removed subscription audit", 0},
-		{"subscriptions remove audit", "there is no such subscription", 1},
+		{"subscriptions remove audit --yes", "removed subscription audit", 0},
+		{"subscriptions remove audit --yes", "there is no such subscription", 1},
 	} {
 		r := e.run("", strings.Fields(c.args)...)
 		if r.code != c.code || !strings.Contains(r.out+r.err, c.want) {

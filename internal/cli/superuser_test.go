@@ -114,34 +114,34 @@ events skip --all --yes --reason r
 dlq list
 dlq show ID
 dlq stats
-dlq audit
+audit
 dlq collect --reason r
-dlq discard --all --reason r
+dlq discard --all --yes --reason r
 dlq replay --all --yes --reason r
-dlq purge
+dlq purge --yes
 lanes
 lanes reader --table outbox_events --to group:x --reason r
 status
 sinks
 sinks forget x --reason r --yes
-sinks move x --to y --reason r
+sinks move x --to y --reason r --yes
 pause --table outbox_events --reason r
 resume --table outbox_events --reason r
 pauses
-purge
+purge --yes
 replay --since 1h --reason r --yes
 subscriptions list
 subscriptions add a
-subscriptions remove a
+subscriptions remove a --yes
 subscriptions replay a --from 2026-01-01T00:00:00Z
 token create --tenant a --scope read
 token list
-token revoke ID
+token revoke ID --yes
 doctor
 why ID
 verify
 verify --canary a --within 0s
-migrate down --set events
+migrate down --yes --set events
 migrate roles`, "ID", id), "\n")
 }
 
@@ -167,7 +167,7 @@ func TestSuperuserRunsNoCodeOfOtherRoles(t *testing.T) {
 				tier.Full(t)
 			}
 			attack(t, server, made, fmt.Sprintf("mallory%d", n), attachments[form], []string{"migrate status",
-				"migrate up", "relay --listen=", "status", "doctor", "migrate down --set events", "migrate roles"})
+				"migrate up", "relay --listen=", "status", "doctor", "migrate down --yes --set events", "migrate roles"})
 		})
 	}
 	t.Run("every command", func(t *testing.T) {

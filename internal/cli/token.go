@@ -2,8 +2,8 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -97,16 +97,28 @@ func (a *application) listTokens() *cobra.Command {
 }
 
 func (a *application) revokeToken() *cobra.Command {
-	return command("token revoke", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+	var ask consent
+	cmd := command("token revoke", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
 		if strings.HasPrefix(args[0], "obx_") {
 			return usagef("this is a whole token, want its id only: the part between the two underscores")
 		}
 		return a.onTokens(cmd.Context(), func(c config.Config, s token.Store) error {
-			t, err := s.RevokeToken(cmd.Context(), app.Actor(), args[0])
-			if errors.Is(err, token.ErrUnknown) {
-				return fmt.Errorf("%w, or it is revoked already: see outbox token list", err)
-			}
+			all, err := s.ListTokens(cmd.Context(), "")
 			if err != nil {
+				return err
+			}
+			i := slices.IndexFunc(all, func(t token.Token) bool { return t.ID == args[0] && t.RevokedAt == nil })
+			if i < 0 {
+				return fmt.Errorf("revoke token %s: %w, or it is revoked already: see outbox token list", oneLine(args[0]),
+					token.ErrUnknown)
+			}
+			t := all[i]
+			says := fmt.Sprintf("token %s (%s) of tenant %s will be revoked: requests with it are refused from then on",
+				t.ID, t.Name, t.Tenant)
+			if sure, err := ask.confirm(cmd.Context(), a, c.Output, t, says); err != nil || !sure {
+				return err
+			}
+			if t, err = s.RevokeToken(cmd.Context(), app.Actor(), args[0]); err != nil {
 				return err
 			}
 			if c.Output == "json" {
@@ -116,6 +128,8 @@ func (a *application) revokeToken() *cobra.Command {
 			return nil
 		})
 	})
+	ask.destroy(a, cmd)
+	return cmd
 }
 
 func scopeList(t token.Token) string {

@@ -58,7 +58,7 @@ func testTokens(t *testing.T, e env) {
 		t.Errorf("got %s", p)
 	}
 
-	e.ok("", "token", "revoke", id)
+	e.ok("", "token", "revoke", "--yes", id)
 	if p := decode[page](t, e.ok("", "token", "list", "--tenant", "shop", "-o", "json")); p.Items[0].RevokedAt == nil {
 		t.Errorf("got %+v", p)
 	}
@@ -73,9 +73,9 @@ func testTokens(t *testing.T, e env) {
 		"token create --scope read --expires 0": {2, "--expires"},
 		"token create --scope read --expires x": {2, "--expires"},
 		"token list --tenant=":                  {2, "--tenant is empty"},
-		"token revoke " + text:                  {2, "want its id only"},
-		"token revoke " + id:                    {1, "revoked already"},
-		"token revoke aaaaaaaaaaaa":             {1, "no such token"},
+		"token revoke --yes " + text:            {2, "want its id only"},
+		"token revoke --yes " + id:              {1, "revoked already"},
+		"token revoke --yes aaaaaaaaaaaa":       {1, "no such token"},
 	} {
 		e.says(want.code, line, want.text)
 		if strings.Contains(r.err, text) {

@@ -83,7 +83,7 @@ func testPendingLetters(t *testing.T, e env) {
 	e.jobsDied(3)
 	e.redis = testenv.RedisServer(t).URL()
 	first := query[string](e, "SELECT CAST(min(CAST(id AS text)) AS text) FROM job_dlq")
-	e.ok("", "dlq", "discard", first, "--reason", "r")
+	e.ok("", "dlq", "discard", first, "--yes", "--reason", "r")
 	_, url := e.relaying("--table", "outbox_events")
 	for start := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 		_, text := get(t, url+"/metrics")

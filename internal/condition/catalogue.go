@@ -195,7 +195,7 @@ var Catalogue = []Condition{
 		ID: "OBX-028", Name: "sink owes", Category: "sinks", Severity: Warning, judge: ofQueues(deliveriesLate),
 		Means: "A sink of a table with routes has not taken events that its other sinks have. They count as " +
 			"delivered, and wait for this one.",
-		Remedy: "outbox events --table TABLE --to SINK says why each waits",
+		Remedy: "outbox events --table TABLE --sink SINK says why each waits",
 		Alert:  "OutboxSinkOwes",
 	},
 	{
@@ -304,7 +304,7 @@ var Catalogue = []Condition{
 		check: queryTables("condition_audit_order"),
 		Means: "An event was passed by: one behind it in its key is delivered. No relay does that; somebody has " +
 			"changed rows.",
-		Remedy: "outbox dlq audit, and the server's log, say who changed rows; outbox events skip ID --yes " +
+		Remedy: "outbox audit, and the server's log, say who changed rows; outbox events skip ID --yes " +
 			"--reason TEXT gives up what need not arrive",
 	},
 	{
@@ -324,7 +324,7 @@ var Catalogue = []Condition{
 		ID: "OBX-049", Name: "owed and undelivered", Category: audit, Severity: Critical,
 		check:  queryTables("condition_audit_owed"),
 		Means:  "A sink owes an event that a relay will publish again to all sinks: one of them gets it twice.",
-		Remedy: "outbox events skip ID --to SINK --yes --reason TEXT gives up what the sink owes",
+		Remedy: "outbox events skip ID --sink SINK --yes --reason TEXT gives up what the sink owes",
 	},
 	{
 		ID: "OBX-050", Name: "owed without a sink", Category: audit, Severity: Critical, check: owedToNobody,

@@ -286,7 +286,7 @@ func deliveriesLate(x *Examination, q *operate.Queue) []Finding {
 		return nil
 	}
 	f := at(q.Sink, "sink %s has not acknowledged events of %s: %s", q.Sink, q.Table, waiting(q))
-	f[0].Remedy = fmt.Sprintf("outbox events --table %s --to %s", q.Table, q.Sink)
+	f[0].Remedy = fmt.Sprintf("outbox events --table %s --sink %s", q.Table, q.Sink)
 	return f
 }
 
@@ -319,7 +319,7 @@ func eventParked(x *Examination, q *operate.Queue) (found []Finding) {
 		f := Finding{About: q.Name, Since: e.At, Says: fmt.Sprintf("event %s of %s is %s", e.ID, q.Name, when),
 			Remedy: fmt.Sprintf("outbox events retry %s --table %s", e.ID, q.Table)}
 		if q.Sink != "" {
-			f.Remedy += " --to " + q.Sink
+			f.Remedy += " --sink " + q.Sink
 		}
 		found = append(found, f)
 	}

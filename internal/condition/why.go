@@ -98,7 +98,7 @@ func (x *Examination) written(e *Explanation) {
 	}
 	e.say("%s", text)
 	if e.Event.Generation > 0 {
-		e.say("operators have put it back %s: outbox dlq audit says who and why", times(e.Event.Generation))
+		e.say("operators have put it back %s: outbox audit says who and why", times(e.Event.Generation))
 	}
 }
 

@@ -116,6 +116,18 @@ func Client() *pflag.FlagSet { return new(Config).clientFlags() }
 // All returns the flags that are settings, in the order in which they are documented.
 func All() *pflag.FlagSet { return new(Config).flags().settings() }
 
+// setting is the annotation of flags that are settings.
+const setting = "setting"
+
+// IsSetting tells whether a flag is that of a setting, whatever a command's own flag of that name is.
+func IsSetting(f *pflag.Flag) bool { return len(f.Annotations[setting]) > 0 }
+
+// marked marks the flags of a set as settings.
+func marked(fs *pflag.FlagSet) *pflag.FlagSet {
+	fs.VisitAll(func(f *pflag.Flag) { f.Annotations = map[string][]string{setting: {"yes"}} })
+	return fs
+}
+
 // flagSets are the flags by the commands that have them, each bound to its field.
 type flagSets struct{ global, mapping, relay, retention, serve, parts, client, output *pflag.FlagSet }
 
@@ -145,8 +157,8 @@ func (c *Config) flags() flagSets {
 	process.StringSliceVar(&c.Serve.Parts, "parts", parts,
 		"`what` this process does: gateway serves the HTTP API and the streams, relay delivers "+
 			"events, worker crawls runs")
-	return flagSets{c.globalFlags(), c.mappingFlags(), c.relayFlags(), c.retentionFlags(), c.serveFlags(), process,
-		c.clientFlags(), output}
+	return flagSets{c.globalFlags(), c.mappingFlags(), c.relayFlags(), c.retentionFlags(), c.serveFlags(), marked(process),
+		c.clientFlags(), marked(output)}
 }
 
 func (c *Config) globalFlags() *pflag.FlagSet {
@@ -162,7 +174,7 @@ func (c *Config) globalFlags() *pflag.FlagSet {
 	fs.StringVar(&c.LogLevel, "log-level", "info",
 		"least `level` that is logged to stderr: debug, info, warn or error; as text on a "+
 			"terminal, else as JSON")
-	return fs
+	return marked(fs)
 }
 
 func (c *Config) mappingFlags() *pflag.FlagSet {
@@ -173,7 +185,7 @@ func (c *Config) mappingFlags() *pflag.FlagSet {
 		"`table=mode`: what becomes of a delivered row: mark (it stays, to be looked at, until "+
 			"--retention), delete (for a table that is only a queue), or archive (it moves to "+
 			"outbox_archive, and can be replayed from there) (default mark)")
-	return fs
+	return marked(fs)
 }
 
 func (c *Config) relayFlags() *pflag.FlagSet {
@@ -212,7 +224,7 @@ func (c *Config) relayFlags() *pflag.FlagSet {
 	fs.StringVar(&c.OTLP, "otlp", "",
 		"`URL` of an OpenTelemetry collector that gets spans and metrics, e.g. http://127.0.0.1:4318 "+
 			"(default: what OTEL_EXPORTER_OTLP_ENDPOINT says, or none)")
-	return fs
+	return marked(fs)
 }
 
 func (c *Config) retentionFlags() *pflag.FlagSet {
@@ -223,7 +235,7 @@ func (c *Config) retentionFlags() *pflag.FlagSet {
 	fs.StringVar(&c.Archive, "archive", relayDefaults.Retention.Archive,
 		"`where` they go then: table (outbox_archive), none, or a directory for compressed files; "+
 			"event_outbox and job_dlq go nowhere")
-	return fs
+	return marked(fs)
 }
 
 func (c *Config) serveFlags() *pflag.FlagSet {
@@ -248,7 +260,7 @@ func (c *Config) serveFlags() *pflag.FlagSet {
 		"what `operators` may do through the API and the page at /ui, with tokens of admin scopes: off, read or write")
 	fs.StringVar(&s.Environment, "environment", "",
 		"`name` of this environment on the page at /ui, with a colour: production=#b91c1c")
-	return fs
+	return marked(fs)
 }
 
 func (c *Config) clientFlags() *pflag.FlagSet {
@@ -256,7 +268,7 @@ func (c *Config) clientFlags() *pflag.FlagSet {
 	fs.StringVar(&c.Server, "server", "http://127.0.0.1:8080", "`URL` of outbox serve")
 	fs.StringVar(&c.Token, "token", "",
 		"`token` made by outbox token create; better in OUTBOX_TOKEN, where ps does not show it")
-	return fs
+	return marked(fs)
 }
 
 // pairwise are the flags of NAME=VALUE, which may be keys with values in a file.

@@ -60,7 +60,7 @@ func (p Pause) Check(sign string) error {
 	why := ""
 	switch {
 	case p.To != "" && p.Table == "":
-		why = fmt.Sprintf("%sto %s: of which table? Give its %stable, which has routes", sign, p.To, sign)
+		why = fmt.Sprintf("sink %s: of which table? Give its %stable, which has routes", p.To, sign)
 	case p.Table == "" && p.Topic == "" && p.Destination == "":
 		why = fmt.Sprintf("say what: %[1]stable, %[1]stopic or %[1]sdestination, or one of the last two with a %[1]stable",
 			sign)

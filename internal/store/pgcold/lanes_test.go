@@ -81,7 +81,7 @@ func TestLanesOfALog(t *testing.T) {
 		}
 	}
 	if _, _, err := browser(t, pool, outbox.OutboxLog()).List(t.Context(), operate.Filter{}); err == nil ||
-		!strings.Contains(err.Error(), "--to SINK") {
+		!strings.Contains(err.Error(), "--sink SINK") {
 		t.Errorf("list: %v", err)
 	}
 }

@@ -111,7 +111,7 @@ func TestSecondOperator(t *testing.T) {
 	second.see("refund.made")
 	second.press("Discard …")
 	second.see("2 letters will be discarded")
-	w.ok("", "dlq", "discard", query[string](w, "SELECT id::text FROM job_dlq LIMIT 1"), "--reason", "I was first")
+	w.ok("", "dlq", "discard", "--yes", query[string](w, "SELECT id::text FROM job_dlq LIMIT 1"), "--reason", "I was first")
 	second.fill("Reason", "I come second")
 	second.press("Discard")
 	second.see("these are no longer the letters that were seen")

@@ -161,7 +161,7 @@ func tokenRevoked(s *served) (struck int, about string) {
 	_, writer := s.token("acme", "read,write,operate")
 	run := s.run(writer, `{"appPackage":"a"}`)
 	after, events := s.untilEnd(reader, writer, run, func() time.Time {
-		s.outbox("token", "revoke", id)
+		s.outbox("token", "revoke", "--yes", id)
 		return time.Now()
 	})
 	if n := s.number("SELECT count(*) FROM outbox_audit WHERE action = 'token revoke' AND filter->>'token' = $1",
@@ -193,7 +193,7 @@ func tokenOver(s *served) (struck int, about string) {
 	_, writer := s.token("acme", "read,write,operate")
 	run := s.run(writer, `{"appPackage":"a"}`)
 	revoked, _ := s.untilEnd(reader, writer, run, func() time.Time {
-		s.outbox("token", "revoke", id)
+		s.outbox("token", "revoke", "--yes", id)
 		return time.Now()
 	})
 	began := time.Now()

@@ -108,12 +108,12 @@ func routesChanged(w *world) int {
 	w.produce()
 	routed := w.process(path, nil, "relay", "--config", settings)
 	w.arrive(50)
-	command("pause", "--table", w.table, "--to", "default", "--reason", "a test")
+	command("pause", "--table", w.table, "--sink", "default", "--reason", "a test")
 	w.eventually("the sink owes some", `SELECT count(*) > 50 FROM outbox_deliveries WHERE status = 'pending' AND sink = 'default'`)
 	routed.terminate(w.t)
 	owed := w.number(`SELECT count(*) FROM outbox_deliveries WHERE status = 'pending' AND sink = 'default'`)
 	w.relay(nil)
-	command("resume", "--table", w.table, "--to", "default")
+	command("resume", "--table", w.table, "--sink", "default")
 	// What the other sink was too slow to take is owed on: nobody serves it.
 	w.eventually("nothing is owed",
 		`SELECT count(*) = 0 FROM outbox_deliveries WHERE status = 'pending' AND sink = 'default'`)

@@ -80,7 +80,7 @@ func TestTwoVersions(t *testing.T) {
 	w.eventually(t, "both hold lanes", twoHold)
 	noError(t, third.Process.Kill())
 	if now := versionOf(t, own, w.url); now > was {
-		migrate(t, own, w.url, "down", "--set", "core", "--steps", strconv.Itoa(now-was))
+		migrate(t, own, w.url, "down", "--yes", "--lose-undelivered", "--set", "core", "--steps", strconv.Itoa(now-was))
 	}
 	arrived(200)
 	close(through)
