@@ -141,7 +141,7 @@ func Required() map[string]map[string]uint {
 	versions := map[string]map[string]uint{}
 	for _, s := range stores() {
 		of := map[string]uint{}
-		for _, set := range Sets {
+		for _, set := range slices.Concat(Sets, OptionalSets) {
 			of[set] = s.required(set)
 		}
 		versions[s.schemes[0]] = of

@@ -134,7 +134,7 @@ func (a *application) version() *cobra.Command {
 			head += ",IN " + strings.ToUpper(name)
 		}
 		var rows [][]any
-		for _, set := range app.Sets {
+		for _, set := range allSets {
 			row := []any{set}
 			for _, name := range app.StoreNames() {
 				row = append(row, b.Schemas[name][set])

@@ -24,6 +24,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/app"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/store/pooler"
+	"github.com/outboxrelay/outbox/internal/version"
 	"github.com/outboxrelay/outbox/sink"
 )
 
@@ -38,7 +39,6 @@ func Main(ctx context.Context, args []string, streams Streams, environ []string,
 		return 1
 	}
 	a := &application{Streams: streams, environ: environ, kinds: kinds, global: config.Global()}
-	kinds.Describe(a.global)
 	root := a.root()
 	root.SetArgs(args)
 	ran, err := root.ExecuteContextC(ctx)
@@ -74,14 +74,17 @@ func (a *application) root() *cobra.Command {
 	root := command("", nil, func(cmd *cobra.Command, _ []string) error { return cmd.Help() })
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRun = func(*cobra.Command, []string) { a.started = true }
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+	root.Version = version.Of().Version
+	root.SetVersionTemplate("outbox {{.Version}}\n")
+	root.SetUsageFunc(func(cmd *cobra.Command) error { return printUsage(cmd.OutOrStderr(), cmd) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 			if _, own := bad.GetFlag().Value.(*parsed); own {
 				return fmt.Errorf("--%s: %w", bad.GetFlag().Name, bad.Unwrap())
 			}
 			return fmt.Errorf("--%s: %s", bad.GetFlag().Name, config.Misfit(bad.GetFlag(), bad.GetValue(), err))
 		}
-		return err
+		return suggestFlag(cmd, err)
 	})
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
@@ -91,6 +94,7 @@ func (a *application) root() *cobra.Command {
 		a.sinks(), a.subscriptions(), a.pause(), a.resume(), a.pauses(), a.replayDelivered(), a.purge(), a.runs(),
 		a.token(), a.ready(), a.status(), a.doctor(), a.why(), a.verify(),
 		a.dev(), a.initialize(), a.config(), a.man(), a.version())
+	root.AddCommand(a.topics()...)
 	a.complete(root)
 	return root
 }

@@ -39,8 +39,12 @@ func TestUsageErrors(t *testing.T) {
 		says string
 	}{
 		{"publish", "unknown command"},
+		{"evnts", "did you mean events?"},
+		{"migrat up --set core", "did you mean migrate?"},
+		{"dlq lisst --limit 3", "did you mean list?"},
+		{"events --topci x", "did you mean --topic?"},
 		{"migrate", "up, down, status"},
-		{"migrate upp", "unknown command"},
+		{"migrate upp --set core", "did you mean up?"},
 		{"migrate up --set core,nope", `no migration set "nope"`},
 		{"migrate down", "add --yes"},
 		{"migrate down --yes", "--set is required"},
@@ -57,7 +61,6 @@ func TestUsageErrors(t *testing.T) {
 		{"write", "--topic is required"},
 		{"write --topic a --id 7", "--id"},
 		{"write --topic a --metadata [1]", "--metadata"},
-		{"write --topic a --occurred-at today", "--occurred-at"},
 		{"write --topic a --tenant " + strings.Repeat("x", 65), "--tenant has 65 characters"},
 		{"write --topic a --aggregate-type " + strings.Repeat("x", 101), "--aggregate-type"},
 		{"write --jsonl --id " + uuid.NewString(), "--id"},
@@ -108,10 +111,14 @@ func TestHelp(t *testing.T) {
 			contains(t, help, "Examples:")
 		}
 	})
+	for _, topic := range []string{"settings", "filters", "urls", "layouts"} {
+		seen++
+		contains(t, e.ok("", "help", topic), "\n")
+	}
 	if n := strings.Count("\n"+string(words), "\n# outbox"); n != seen {
 		t.Errorf("help.md has the words of %d commands, and there are %d", n, seen)
 	}
-	contains(t, e.ok(""), "Available Commands", "OUTBOX_DATABASE_URL", "130 ended at")
+	contains(t, e.ok(""), "Available Commands", "OUTBOX_DATABASE_URL", "130 ended")
 }
 
 func TestVersionNamesTheSchema(t *testing.T) {

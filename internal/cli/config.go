@@ -150,6 +150,6 @@ func (a *application) validateConfig() *cobra.Command {
 		return err
 	})
 	cmd.Flags().AddFlagSet(settings)
-	cmd.Flags().StringVar(&of, "for", "serve", "`command` that is to run with them: "+commands)
+	cmd.Flags().StringVar(&of, "for", "serve", "command `name`: "+commands)
 	return cmd
 }

@@ -55,13 +55,14 @@ func (a *application) replayDelivered() *cobra.Command {
 		}, "destination")
 	})
 	flags := cmd.Flags()
-	spanFlags(flags, &f.Since, &f.Until, "they were delivered")
-	flags.StringVar(&f.Topic, "topic", "", "`topic` of the events, or a pattern in which * stands for any text")
-	flags.StringVar(&f.Key, "key", "", "`key` of the events: the aggregate's or the run's id")
-	flags.StringVar(&f.Tenant, "tenant", "", "`tenant` of the events")
-	flags.StringVar(&f.Destination, "destination", "", "the one `channel` of events with several that they go to again")
-	flags.StringVar(&f.of.Table, "table", "outbox_events", "`table` of the events")
-	countFlag(flags, &f.rate, "rate", 0, 0, 0, "`events` a second (default: as fast as it goes)")
+	spanFlags(flags, &f.Since, &f.Until, "the deliveries")
+	flags.StringVar(&f.Topic, "topic", "", "`pattern` of the topic")
+	flags.StringVar(&f.Key, "key", "", "key of the event")
+	flags.StringVar(&f.Tenant, "tenant", "", "`name` of the tenant")
+	flags.StringVar(&f.Destination, "destination", "", "`name` of the only destination to deliver to")
+	isFilter(flags.Lookup("destination"))
+	flags.StringVar(&f.of.Table, "table", "outbox_events", "`name` of the table")
+	countFlag(flags, &f.rate, "rate", 0, 0, 0, "maximum events per second; 0: no limit")
 	f.by.addTo(flags, "")
 	f.consent.addTo(a, cmd)
 	flags.AddFlagSet(mapping)
@@ -203,11 +204,9 @@ func (a *application) purge() *cobra.Command {
 		}
 		return err
 	})
-	cmd.Flags().StringSliceVar(&p.tables, "table", nil,
-		"`tables` to purge, job_dlq among them (default: all that exist)")
+	cmd.Flags().StringSliceVar(&p.tables, "table", nil, "`names` of the tables, or job_dlq (default: all that exist)")
 	ageFlag(cmd.Flags(), &p.olderThan, "older-than", "", time.Nanosecond,
-		"`age` since delivery or replay, as 30d or 12h "+
-			"(default: what --retention is for the relay, 168h, and 720h for job_dlq)")
+		"time since delivery or replay, such as 30d (default: --retention)")
 	p.destroy(a, cmd)
 	cmd.Flags().AddFlagSet(settings)
 	return cmd

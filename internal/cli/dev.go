@@ -52,8 +52,8 @@ func (a *application) dev() *cobra.Command {
 		d.file = filepath.Join(dir, "outbox.db")
 		return errors.Join(a.develop(cmd.Context(), d, settings), os.RemoveAll(dir))
 	})
-	cmd.Flags().StringVar(&d.file, "file", "outbox.db", "SQLite `file` to make or go on with")
-	cmd.Flags().BoolVar(&d.temp, "temp", false, "use a file in a temporary folder, and remove it at the end")
+	cmd.Flags().StringVar(&d.file, "file", "outbox.db", "SQLite `file`, which is created if it does not exist")
+	cmd.Flags().BoolVar(&d.temp, "temp", false, "temporary file, which is removed at the end")
 	cmd.Flags().AddFlag(settings.Lookup("http"))
 	return cmd
 }

@@ -57,20 +57,18 @@ type letterFlags struct {
 func (f *letterFlags) addTo(flags *pflag.FlagSet) {
 	f.set = pflag.NewFlagSet("filter", pflag.ContinueOnError)
 	f.set.SortFlags = false
-	f.set.StringVar((*string)(&f.Source), "source", "", "`what` died: event or job")
-	f.set.StringVar(&f.Reason, "error-reason", "",
-		"`reason` code of the letters, for instance DeliveryFailed or MaxRetries")
-	f.set.StringVar(&f.Type, "topic", "", "`pattern` of the event's topic or the job's type, with * for any text")
-	f.set.StringVar(&f.Tenant, "tenant", "", "`tenant` whose letters to take")
-	f.set.StringVar(&f.Key, "key", "", "`key` of the events: the aggregate's or the run's id")
-	uuidFlag(f.set, &f.RequestID, "request-id",
-		"`request` that they are of: a UUID, of the job or of the event's metadata")
-	f.set.StringVar(&f.Table, "table", "", "outbox `table` that they come from")
-	f.set.StringVar(&f.Destination, "destination", "", "`channel` that they did not reach, or a pattern likewise")
-	spanFlags(f.set, &f.Since, &f.Until, "they died")
-	f.set.StringVar(&f.Error, "error", "", "`text` that one of their errors contains, in any case")
-	f.set.StringVar(&f.Fingerprint, "fingerprint", "",
-		"`fingerprint` of their last error, as outbox dlq stats prints it")
+	f.set.StringVar((*string)(&f.Source), "source", "", "`name` of the kind: event or job")
+	f.set.StringVar(&f.Reason, "error-reason", "", "`name` of the error, such as DeliveryFailed or MaxRetries")
+	f.set.StringVar(&f.Type, "topic", "", "`pattern` of the event's topic or the job's type")
+	f.set.StringVar(&f.Tenant, "tenant", "", "`name` of the tenant")
+	f.set.StringVar(&f.Key, "key", "", "key of the event")
+	uuidFlag(f.set, &f.RequestID, "request-id", "request of the job, or of the event's metadata")
+	f.set.StringVar(&f.Table, "table", "", "`name` of the outbox table")
+	f.set.StringVar(&f.Destination, "destination", "", "`pattern` of the destination")
+	spanFlags(f.set, &f.Since, &f.Until, "the deaths")
+	f.set.StringVar(&f.Error, "error", "", "part of one of the errors, in any case")
+	f.set.StringVar(&f.Fingerprint, "fingerprint", "", "`id` of the last error, from outbox dlq stats")
+	f.set.VisitAll(isFilter)
 	flags.AddFlagSet(f.set)
 }
 
@@ -124,8 +122,8 @@ func (a *application) listLetters(mapping *pflag.FlagSet) *cobra.Command {
 	})
 	f.addTo(cmd.Flags())
 	cmd.Flags().StringVar((*string)(&f.State), "state", "pending",
-		"`state` of the letters: pending, replayed, discarded or all")
-	pageFlags(cmd.Flags(), &f.Limit, &f.After, 10000, "letters")
+		"`name` of the state: pending, replayed, discarded or all")
+	pageFlags(cmd.Flags(), &f.Limit, &f.After, 10000, "dead letters")
 	return cmd
 }
 
@@ -167,7 +165,7 @@ func (a *application) showLetter(mapping *pflag.FlagSet) *cobra.Command {
 			return nil
 		})
 	})
-	cmd.Flags().StringVar(&tenant, "tenant", "", "`tenant` to speak for, where row-level security asks for one")
+	cmd.Flags().StringVar(&tenant, "tenant", "", "`name` of the tenant, where row-level security requires it")
 	return cmd
 }
 
@@ -213,8 +211,8 @@ func (a *application) letterStats(mapping *pflag.FlagSet) *cobra.Command {
 	})
 	f.addTo(cmd.Flags())
 	cmd.Flags().StringVar((*string)(&f.State), "state", "pending",
-		"`state` of the letters to group: pending, replayed, discarded or all")
-	countFlag(cmd.Flags(), &f.Limit, "limit", 20, 1, 10000, "`groups` to show, the largest first")
+		"`name` of the state: pending, replayed, discarded or all")
+	countFlag(cmd.Flags(), &f.Limit, "limit", 20, 1, 10000, "number of groups, the largest first")
 	return cmd
 }
 
@@ -238,9 +236,9 @@ func (a *application) audit() *cobra.Command {
 		})
 	})
 	cmd.Flags().StringVar(&f.Action, "action", "",
-		"`action` to show, for instance replay, discard, purge, retry or skip")
-	cmd.Flags().StringVar(&f.Actor, "actor", "", "`who` did it")
-	spanFlags(cmd.Flags(), &f.Since, &f.Until, "it was done")
+		"`name` of the action, such as replay, discard, retry or skip")
+	cmd.Flags().StringVar(&f.Actor, "actor", "", "`name` of the operator")
+	spanFlags(cmd.Flags(), &f.Since, &f.Until, "the actions")
 	pageFlags(cmd.Flags(), &f.Limit, &f.After, 10000, "entries")
 	cmd.Flags().AddFlagSet(mapping)
 	return cmd
@@ -254,7 +252,7 @@ type selectionFlags struct {
 
 func (f *selectionFlags) addTo(flags *pflag.FlagSet) {
 	f.letterFlags.addTo(flags)
-	flags.BoolVar(&f.all, "all", false, "take every pending letter")
+	flags.BoolVar(&f.all, "all", false, "selection of all pending dead letters")
 }
 
 // selection refuses a command line that names no letters: it could mean all of them.

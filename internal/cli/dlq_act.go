@@ -105,9 +105,9 @@ func (a *application) purgeLetters(mapping *pflag.FlagSet) *cobra.Command {
 			return a.printCleared(d.c.Output, "deleted %s", cleared{Letters: n}, err)
 		})
 	})
-	ageFlag(cmd.Flags(), &purge.OlderThan, "older-than", "30d", 0, "`age` since their replay, as 30d or 12h")
-	cmd.Flags().BoolVar(&purge.Discarded, "discarded", false, "also letters that were discarded that long ago")
-	cmd.Flags().StringVar(&purge.Tenant, "tenant", "", "`tenant` whose letters to delete (default: all)")
+	ageFlag(cmd.Flags(), &purge.OlderThan, "older-than", "30d", 0, "time since the replay, such as 30d or 12h")
+	cmd.Flags().BoolVar(&purge.Discarded, "discarded", false, "discarded dead letters of that age, too")
+	cmd.Flags().StringVar(&purge.Tenant, "tenant", "", "`name` of the tenant (default: all)")
 	by.addTo(cmd.Flags(), "")
 	ask.destroy(a, cmd)
 	return cmd
@@ -142,7 +142,7 @@ func (a *application) collectLetters(mapping *pflag.FlagSet) *cobra.Command {
 			return a.printCleared(d.c.Output, "wrote %s", done, failed)
 		})
 	})
-	cmd.Flags().StringVar(&table, "table", "", "outbox `table` whose dead rows to look at (default: all)")
+	cmd.Flags().StringVar(&table, "table", "", "`name` of the table with the dead rows (default: all)")
 	by.addTo(cmd.Flags(), "")
 	return cmd
 }
@@ -179,17 +179,13 @@ func (a *application) replayLetters(mapping *pflag.FlagSet) *cobra.Command {
 		})
 	})
 	f.selectionFlags.addTo(cmd.Flags())
-	cmd.Flags().BoolVar(&f.discarded, "discarded", false, "also letters that were discarded, among those named by id")
-	countFlag(cmd.Flags(), &f.rate, "rate", 0, 0, 0, "`letters` a second (default: as fast as it goes)")
-	cmd.Flags().StringVar(&f.payload, "payload", "",
-		"`file` with a payload instead of the letter's, for a single ID; - for stdin")
-	cmd.Flags().DurationVar(&f.window, "dedup-window", 2*time.Minute, "the relay's --dedup-window, for --dry-run")
-	cmd.Flags().IntSliceVar(&f.steps, "steps", nil, "`letters` of the first steps, for instance 1,10,100; the rest "+
-		"is the "+
-		"last. Each begins when the events of the one before were tried")
-	cmd.Flags().Float64Var(&f.stopAt, "stop-at", 0.1, "`share` of a step's events that may fail again, with "+
-		"--steps: beyond "+
-		"it the replay stops itself")
+	cmd.Flags().BoolVar(&f.discarded, "discarded", false, "discarded dead letters among the ids, too")
+	countFlag(cmd.Flags(), &f.rate, "rate", 0, 0, 0, "maximum dead letters per second; 0: no limit")
+	cmd.Flags().StringVar(&f.payload, "payload", "", "`file` with another payload for a single id; - for stdin")
+	cmd.Flags().DurationVar(&f.window, "dedup-window", 2*time.Minute, "--dedup-window of the relay, for --dry-run")
+	isFilter(cmd.Flags().Lookup("dedup-window"))
+	cmd.Flags().IntSliceVar(&f.steps, "steps", nil, "sizes of the first steps, such as 1,10,100")
+	cmd.Flags().Float64Var(&f.stopAt, "stop-at", 0.1, "share of a step that may fail before the replay stops")
 	f.by.addTo(cmd.Flags(), "")
 	f.consent.addTo(a, cmd)
 	return cmd

@@ -68,10 +68,10 @@ func (a *application) doctor() *cobra.Command {
 			}
 		}
 	})
-	cmd.Flags().StringSliceVar(&which.Only, "only", nil, "`conditions` to look for, by id or category")
-	cmd.Flags().StringSliceVar(&which.Skip, "skip", nil, "`conditions` to leave out, by id or category")
-	cmd.Flags().BoolVar(&which.Pre, "pre", false, "look only for what can be wrong before a relay has ever started")
-	cmd.Flags().DurationVar(&watch, "watch", 0, "look again every so `long`, until stopped")
+	cmd.Flags().StringSliceVar(&which.Only, "only", nil, "`names` of conditions or categories to check")
+	cmd.Flags().StringSliceVar(&which.Skip, "skip", nil, "`names` of conditions or categories to leave out")
+	cmd.Flags().BoolVar(&which.Pre, "pre", false, "conditions to check before the first start, and no others")
+	cmd.Flags().DurationVar(&watch, "watch", 0, "interval of repeated checks; 0: one check")
 	cmd.Flags().AddFlagSet(settings)
 	return cmd
 }
@@ -108,8 +108,8 @@ func (a *application) verify() *cobra.Command {
 		}
 		return cmp.Or(err, a.printReport(c.Output, report), verdict(report))
 	})
-	cmd.Flags().StringVar(&topic, "canary", "", "`topic` of an event to write into outbox_events, which must arrive")
-	cmd.Flags().DurationVar(&within, "within", 30*time.Second, "how `long` the canary may take")
+	cmd.Flags().StringVar(&topic, "canary", "", "`name` of the topic of an event that must arrive")
+	cmd.Flags().DurationVar(&within, "within", 30*time.Second, "time for the canary to arrive")
 	cmd.Flags().AddFlagSet(settings)
 	return cmd
 }
@@ -235,8 +235,8 @@ func (a *application) why() *cobra.Command {
 		return nil
 	})
 	positionFlag(cmd.Flags(), &position)
-	cmd.Flags().StringVar(&table, "table", "", "`table` that the event is in (default: any)")
-	cmd.Flags().StringVar(&tenant, "tenant", "", "`tenant` of the event, where the role may see one at a time")
+	cmd.Flags().StringVar(&table, "table", "", "`name` of the table of the event (default: any)")
+	cmd.Flags().StringVar(&tenant, "tenant", "", "`name` of the tenant, where row-level security requires it")
 	cmd.Flags().AddFlagSet(settings)
 	return cmd
 }

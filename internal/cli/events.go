@@ -41,11 +41,11 @@ func (a *application) events() *cobra.Command {
 		})
 	})
 	all, own := cmd.PersistentFlags(), cmd.Flags()
-	all.StringVar(&of.Table, "table", "outbox_events", "`table` to look into")
-	all.StringVar(&of.Sink, "sink", "", "`name` of the sink whose pending deliveries are meant, of a table with routes")
-	all.StringVar(&filter.Tenant, "tenant", "", "`tenant` whose events to show")
+	all.StringVar(&of.Table, "table", "outbox_events", "`name` of the table")
+	all.StringVar(&of.Sink, "sink", "", "`name` of a sink, for its deliveries instead of the table")
+	all.StringVar(&filter.Tenant, "tenant", "", "`name` of the tenant")
 	all.AddFlagSet(mapping)
-	eventFlags(own, &filter, "show")
+	eventFlags(own, &filter)
 	pageFlags(own, &filter.Limit, &filter.After, 10000, "events")
 	cmd.AddCommand(a.showEvent(&of, &filter.Tenant, mapping), a.retryEvents(&of, &filter.Tenant, mapping),
 		a.skipEvents(&of, &filter.Tenant, mapping))
@@ -53,14 +53,16 @@ func (a *application) events() *cobra.Command {
 }
 
 // eventFlags add what chooses events, but for the tenant.
-func eventFlags(flags *pflag.FlagSet, f *operate.Filter, verb string) {
-	flags.StringSliceVar(&f.Statuses, "status", nil, "`states` of events to "+verb+", for instance NEW,FAILED")
-	flags.StringVar(&f.Key, "key", "", "`key` whose events to "+verb+": the aggregate's or the run's id")
-	flags.StringVar(&f.Topic, "topic", "", "`topic` whose events to "+verb+", or a pattern in which * stands for "+
-		"any text")
-	flags.StringVar(&f.Type, "type", "", "`type` of the aggregate, likewise")
-	flags.StringVar(&f.Trace, "trace", "", "`id` of a trace: that of traceparent in the metadata, or its trace_id")
-	spanFlags(flags, &f.Since, &f.Until, "events were written")
+func eventFlags(flags *pflag.FlagSet, f *operate.Filter) {
+	flags.StringSliceVar(&f.Statuses, "status", nil, "`names` of the states, such as NEW,FAILED")
+	flags.StringVar(&f.Key, "key", "", "key of the event")
+	flags.StringVar(&f.Topic, "topic", "", "`pattern` of the topic")
+	flags.StringVar(&f.Type, "type", "", "`pattern` of the aggregate type")
+	flags.StringVar(&f.Trace, "trace", "", "`id` of the trace in the metadata")
+	spanFlags(flags, &f.Since, &f.Until, "the writes")
+	for _, name := range []string{"status", "key", "topic", "type", "trace", "since", "until"} {
+		isFilter(flags.Lookup(name))
+	}
 }
 
 func eventCells(e operate.EventRow) []any {
@@ -203,9 +205,9 @@ type chosenEvents struct {
 	none, unfit, said, noun string
 }
 
-func (e *chosenEvents) flags(flags *pflag.FlagSet, verb string) {
-	eventFlags(flags, &e.Filter, verb)
-	flags.BoolVar(&e.All, "all", false, verb+" every one")
+func (e *chosenEvents) flags(flags *pflag.FlagSet) {
+	eventFlags(flags, &e.Filter)
+	flags.BoolVar(&e.All, "all", false, "selection of all events")
 }
 
 // selection refuses a command line that names no events: it could mean all of them.
@@ -267,7 +269,7 @@ func (a *application) retryEvents(of *admin.Of, tenant *string, mapping *pflag.F
 	cmd := command("events retry", cobra.ArbitraryArgs, func(cmd *cobra.Command, args []string) error {
 		return e.run(a, cmd, args, mapping)
 	})
-	e.flags(cmd.Flags(), "try")
+	e.flags(cmd.Flags())
 	e.by.addTo(cmd.Flags(), "")
 	return cmd
 }
@@ -305,7 +307,7 @@ func (a *application) skipEvents(of *admin.Of, tenant *string, mapping *pflag.Fl
 		}
 		return nil
 	})
-	e.flags(cmd.Flags(), "skip")
+	e.flags(cmd.Flags())
 	e.by.addTo(cmd.Flags(), " (required)")
 	ask.destroy(a, cmd)
 	return cmd

@@ -17,7 +17,6 @@ func Tree() *cobra.Command {
 		panic(err)
 	}
 	a := &application{Streams: Streams{In: strings.NewReader("")}, kinds: kinds, global: config.Global()}
-	kinds.Describe(a.global)
 	return a.root()
 }
 

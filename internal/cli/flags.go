@@ -54,8 +54,8 @@ func momentFlag(flags *pflag.FlagSet, to *time.Time, name, usage string) {
 
 // spanFlags add --since and --until.
 func spanFlags(flags *pflag.FlagSet, since, until *time.Time, happened string) {
-	momentFlag(flags, since, "since", "`time` from which on "+happened+": RFC 3339, or how long ago, as 90m or 7d")
-	momentFlag(flags, until, "until", "`time` before which "+happened+", likewise")
+	momentFlag(flags, since, "since", "start `time` of "+happened+": RFC 3339, or an age such as 7d")
+	momentFlag(flags, until, "until", "end `time` of "+happened)
 }
 
 // checkSpan refuses a time that ends before it begins.
@@ -112,7 +112,7 @@ func uuidFlag(flags *pflag.FlagSet, to *uuid.UUID, name, usage string) {
 // is no end.
 func countFlag(flags *pflag.FlagSet, to *int, name string, standard, least, most int, usage string) {
 	*to = standard
-	flags.Var(&parsed{text: strconv.Itoa(standard), kind: "number", parse: func(text string) (err error) {
+	flags.Var(&parsed{text: strconv.Itoa(standard), kind: "int", parse: func(text string) (err error) {
 		switch *to, err = strconv.Atoi(text); {
 		case err != nil, *to < least:
 			return fmt.Errorf("got %s, want a whole number, %d or more", text, least)
@@ -125,16 +125,16 @@ func countFlag(flags *pflag.FlagSet, to *int, name string, standard, least, most
 
 // pageFlags add --limit and --after.
 func pageFlags(flags *pflag.FlagSet, limit *int, after *string, most int, what string) {
-	countFlag(flags, limit, "limit", 50, 1, most, "`"+what+"` a page")
-	flags.StringVar(after, "after", "", "`place` where the previous page ended, as it was printed under it")
+	countFlag(flags, limit, "limit", 50, 1, most, "number of "+what+" per page")
+	flags.StringVar(after, "after", "", "cursor printed below the previous page")
 }
 
 // operatorFlags say who acts.
 type operatorFlags struct{ deadletter.Operator }
 
 func (f *operatorFlags) addTo(flags *pflag.FlagSet, reason string) {
-	flags.StringVar(&f.Actor, "actor", "", "`who` does this, for the record (default: the system's user@host)")
-	flags.StringVar(&f.Reason, "reason", "", "`why`, for the record"+reason)
+	flags.StringVar(&f.Actor, "actor", "", "`name` of the operator, for the audit (default: user@host)")
+	flags.StringVar(&f.Reason, "reason", "", "reason, for the audit"+reason)
 }
 
 func (f *operatorFlags) operator() deadletter.Operator {
@@ -203,7 +203,7 @@ func lookedFor(flags *pflag.FlagSet) string {
 }
 
 func positionFlag(flags *pflag.FlagSet, to *int64) {
-	flags.Int64Var(to, "position", 0, "`int` position of the event in its table, instead of its id")
+	flags.Int64Var(to, "position", 0, "position of the event in its table, instead of its id")
 }
 
 // oneEvent returns the id or the position that a command line names. A number is no id: a mistyped

@@ -2,10 +2,18 @@ package cli
 
 import (
 	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/outboxrelay/outbox/internal/config"
+	"github.com/outboxrelay/outbox/internal/store/operate"
 )
 
 // help.md describes every command: under its usage follow one line, a longer text and examples.
@@ -42,8 +50,12 @@ func command(path string, args cobra.PositionalArgs, run func(*cobra.Command, []
 	if above == path {
 		above = ""
 	}
+	if args == nil {
+		args = cobra.NoArgs // pause and the like set theirs afterwards
+	}
 	cmd := &cobra.Command{
-		Use: "outbox", Short: strings.TrimSuffix(short, "."), Long: strings.TrimSpace(long), Args: args, RunE: run,
+		Use: "outbox", Short: strings.TrimSuffix(short, "."), Long: strings.TrimSpace(long), RunE: run,
+		Args: func(cmd *cobra.Command, words []string) error { return suggest(cmd, words, args(cmd, words)) },
 		Example: strings.Trim(strings.ReplaceAll("\n"+examples, "\n    ", "\n  "), "\n"),
 	}
 	if path != "" {
@@ -66,6 +78,162 @@ func group(path string, below ...*cobra.Command) *cobra.Command {
 		}
 		return usagef("say what to do: %s", text)
 	})
+	cmd.Annotations = map[string]string{heads: "yes"}
 	cmd.AddCommand(below...)
 	return cmd
+}
+
+// topic makes a help topic, which "outbox help NAME" prints.
+func topic(name string, fill ...string) *cobra.Command {
+	cmd := command(name, nil, nil)
+	cmd.Args = nil
+	cmd.Long = strings.NewReplacer(fill...).Replace(cmd.Long)
+	return cmd
+}
+
+// topics are the help topics: what several commands share.
+func (a *application) topics() []*cobra.Command {
+	settings, filters, events := config.All(), &letterFlags{}, pflag.NewFlagSet("events", pflag.ContinueOnError)
+	settings.AddFlagSet(config.ServeFlags())
+	settings.AddFlagSet(config.Client())
+	settings.AddFlag(a.global.Lookup("output"))
+	filters.addTo(pflag.NewFlagSet("letters", pflag.ContinueOnError))
+	events.SortFlags = false
+	eventFlags(events, &operate.Filter{})
+	return []*cobra.Command{
+		topic("settings", "{settings}", settings.FlagUsages()),
+		topic("filters", "{events}", events.FlagUsages(), "{letters}", filters.set.FlagUsages()),
+		topic("urls", "{sinks}", strings.Join(a.kinds.Sinks.Examples(), "\n    "),
+			"{databases}", strings.Join(a.kinds.Databases.Examples(), "\n    ")),
+		topic("layouts"),
+	}
+}
+
+const filter = "filter" // the annotation of flags that "outbox help filters" lists
+
+func isFilter(f *pflag.Flag) { f.Annotations = map[string][]string{filter: {"yes"}} }
+
+// shown are the settings and filters that the help of a command lists too.
+var shown = map[string][]string{
+	"relay": {"config", "database", "sink", "table", "routes", "destination", "envelope", "listen", "max-attempts",
+		"lease-ttl", "retention"},
+	"serve": {"config", "database", "sink", "http", "listen", "auth", "parts", "admin", "public-url", "cors-origin",
+		"crawlers"},
+	"dev": {"database", "sink", "http"}, "tail": {"sink"}, "purge": {"archive"}, "ready": {"listen"},
+	"doctor": {"config"}, "verify": {"config"}, "why": {"config"}, "sinks": {"config"}, "route test": {"config"},
+	"config print": {"config"}, "config validate": {"config"},
+	"events": {"status", "topic", "key", "since"}, "events retry": {"topic", "key"}, "events skip": {"topic", "key"},
+	"dlq list": {"topic", "tenant", "key", "table", "since", "fingerprint"}, "dlq stats": {"topic", "since"},
+	"dlq discard": {"topic", "key", "since", "fingerprint"}, "dlq replay": {"fingerprint"},
+}
+
+// ownFlags returns the flags that the help of a command lists, and the topics that have the others.
+func ownFlags(cmd *cobra.Command) (own *pflag.FlagSet, topics []string) {
+	own = pflag.NewFlagSet(cmd.Name(), pflag.ContinueOnError)
+	own.SortFlags = false
+	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
+	add := func(f *pflag.Flag) {
+		_, filters := f.Annotations[filter]
+		switch {
+		case own.Lookup(f.Name) != nil:
+		case !config.IsSetting(f) && !filters || slices.Contains(shown[path], f.Name):
+			own.AddFlag(f)
+		case filters && !slices.Contains(topics, "filters"):
+			topics = append(topics, "filters")
+		}
+	}
+	cmd.NonInheritedFlags().VisitAll(add)
+	cmd.InheritedFlags().VisitAll(add)
+	return own, append(topics, "settings")
+}
+
+// printUsage prints how a command is called. Settings and filters are left to help topics.
+func printUsage(w io.Writer, cmd *cobra.Command) error {
+	var b strings.Builder
+	b.WriteString("Usage:\n")
+	if cmd.Runnable() && !isHead(cmd) {
+		fmt.Fprintf(&b, "  %s\n", cmd.UseLine())
+	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "  %s [command]\n", cmd.CommandPath())
+	}
+	if cmd.HasExample() {
+		fmt.Fprintf(&b, "\nExamples:\n%s\n", cmd.Example)
+	}
+	list := func(head string, listed func(*cobra.Command) bool) {
+		for _, sub := range cmd.Commands() {
+			if listed(sub) {
+				b.WriteString(head)
+				fmt.Fprintf(&b, "  %-*s %s\n", sub.NamePadding(), sub.Name(), sub.Short)
+				head = ""
+			}
+		}
+	}
+	list("\nAvailable Commands:\n", (*cobra.Command).IsAvailableCommand)
+	list("\nHelp topics:\n", (*cobra.Command).IsAdditionalHelpTopicCommand)
+	own, topics := ownFlags(cmd)
+	fmt.Fprintf(&b, "\nFlags:\n%s\n", own.FlagUsages())
+	fmt.Fprintf(&b, "More flags: outbox help %s\n", strings.Join(topics, ", outbox help "))
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// heads is the annotation of commands that only name those below them.
+const heads = "heads"
+
+func isHead(cmd *cobra.Command) bool { return cmd.Annotations[heads] != "" }
+
+// suggest adds to the error of an unknown command the names that may have been meant.
+func suggest(cmd *cobra.Command, words []string, err error) error {
+	if err == nil || len(words) == 0 || !cmd.HasSubCommands() {
+		return err
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	return didYouMean(fmt.Errorf("unknown command %q for %q", words[0], cmd.CommandPath()), cmd.SuggestionsFor(words[0]))
+}
+
+// suggestFlag adds to the error of an unknown flag the names that may have been meant.
+func suggestFlag(cmd *cobra.Command, err error) error {
+	if words := cmd.Flags().Args(); len(words) > 0 && cmd.HasSubCommands() {
+		return suggest(cmd, words, err)
+	}
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok || len(unknown.GetSpecifiedName()) < 2 {
+		return err
+	}
+	var near []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if distance(f.Name, unknown.GetSpecifiedName()) <= 2 {
+			near = append(near, "--"+f.Name)
+		}
+	})
+	return didYouMean(err, near)
+}
+
+func didYouMean(err error, names []string) error {
+	if len(names) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w; did you mean %s?", err, strings.Join(names, " or "))
+}
+
+// distance is the number of letters to insert, remove or replace to get from one word to another.
+func distance(from, to string) int {
+	row := make([]int, len(to)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(from) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(to) {
+			replaced := diagonal
+			if from[i] != to[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(to)]
 }

@@ -44,10 +44,10 @@ func (a *application) lanes() *cobra.Command {
 			return a.printLanes(report, all)
 		})
 	})
-	cmd.PersistentFlags().StringVar(&of.Table, "table", "outbox_events", "`table` to look into")
+	cmd.PersistentFlags().StringVar(&of.Table, "table", "outbox_events", "`name` of the table")
 	cmd.PersistentFlags().AddFlagSet(mapping)
-	cmd.Flags().BoolVar(&all, "all", false, "print each of the 64 lanes")
-	cmd.Flags().StringVar(&by, "by", "", "`what` to count the backlog by, tenant or topic, instead of lanes")
+	cmd.Flags().BoolVar(&all, "all", false, "one line for each of the 64 lanes")
+	cmd.Flags().StringVar(&by, "by", "", "`name` of the backlog's grouping: tenant or topic")
 	cmd.MarkFlagsMutuallyExclusive("all", "by")
 	cmd.AddCommand(a.moveReader(&of, mapping))
 	return cmd
@@ -82,7 +82,7 @@ func (a *application) moveReader(of *admin.Of, mapping *pflag.FlagSet) *cobra.Co
 				of.Table, to, cmp.Or(from, "none"))
 		})
 	})
-	cmd.Flags().StringVar(&to, "to", "", "new `reader` of the table: sinks or group:NAME (required)")
+	cmd.Flags().StringVar(&to, "to", "", "`name` of the new reader: sinks or group:NAME (required)")
 	by.addTo(cmd.Flags(), " (required)")
 	return cmd
 }

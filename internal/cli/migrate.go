@@ -28,7 +28,7 @@ func (a *application) migrate() *cobra.Command {
 var allSets = slices.Concat(app.Sets, app.OptionalSets)
 
 func setsFlag(flags *pflag.FlagSet, sets *[]string, standard string) {
-	flags.StringSliceVar(sets, "set", nil, "migration `sets`, of core, events, crawl and log (default: "+standard+")")
+	flags.StringSliceVar(sets, "set", nil, "`names` of migration sets (default: "+standard+")")
 }
 
 // migrationSettings checks the sets before anything asks the database.
@@ -81,8 +81,8 @@ func (a *application) migrateUp() *cobra.Command {
 		return a.migrating(cmd.Context(), c, sets,
 			func(ctx context.Context, _ app.Migrations) error { return m.Up(ctx, sets...) })
 	})
-	cmd.Flags().StringVar(&zone, "zone", "", "the time `zone` in which the application writes times without one")
-	cmd.Flags().BoolVar(&plan, "plan", false, "change nothing, print what would be done to tables that exist")
+	cmd.Flags().StringVar(&zone, "zone", "", "`name` of the time zone of columns without one")
+	cmd.Flags().BoolVar(&plan, "plan", false, "preview of the changes to existing tables")
 	setsFlag(cmd.Flags(), &sets, "core and events, and what the database has")
 	return cmd
 }

@@ -56,10 +56,10 @@ func (a *application) migrateDown() *cobra.Command {
 		return a.migrating(cmd.Context(), c, []string{set},
 			func(ctx context.Context, m app.Migrations) error { return m.Down(ctx, steps, set) })
 	})
-	cmd.Flags().StringVar(&set, "set", "", "migration `set`: core, events, crawl or log (required)")
-	countFlag(cmd.Flags(), &steps, "steps", 1, 1, 0, "how `many` migrations to take away")
-	cmd.Flags().BoolVar(&all, "all", false, "take the whole set away")
-	cmd.Flags().BoolVar(&lose, "lose-undelivered", false, "consent to the loss of undelivered events and leases")
+	cmd.Flags().StringVar(&set, "set", "", "`name` of the set: core, events, crawl or log (required)")
+	countFlag(cmd.Flags(), &steps, "steps", 1, 1, 0, "number of migrations to undo")
+	cmd.Flags().BoolVar(&all, "all", false, "all migrations of the set")
+	cmd.Flags().BoolVar(&lose, "lose-undelivered", false, "consent to the loss of undelivered events")
 	ask.destroy(a, cmd)
 	return cmd
 }

@@ -47,8 +47,8 @@ func (a *application) migrateExport() *cobra.Command {
 				return []any{f.File, f.Step, map[bool]string{true: "written", false: "was there"}[f.Written]}
 			}}.print(a, c.Output)
 	})
-	cmd.Flags().StringVar(&dir, "dir", "", "the `folder` to write to (required)")
-	cmd.Flags().StringVar(&format, "format", "", "whose `format`: "+known+" (required)")
+	cmd.Flags().StringVar(&dir, "dir", "", "`dir` of the migrations (required)")
+	cmd.Flags().StringVar(&format, "format", "", "`format` of the tool: "+known+" (required)")
 	setsFlag(cmd.Flags(), &sets, "those in the folder, or core and events")
 	return cmd
 }
@@ -84,7 +84,7 @@ func (a *application) migrateRoles() *cobra.Command {
 			strings.Join(pgmigrations.Roles, ", "))
 		return nil
 	})
-	cmd.Flags().BoolVar(&show, "print", false, "print the SQL, every privilege with its reason, and change nothing")
+	cmd.Flags().BoolVar(&show, "print", false, "SQL of the roles, printed and not run")
 	return cmd
 }
 

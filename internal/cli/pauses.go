@@ -80,12 +80,10 @@ func (f *pausing) command(a *application, cmd *cobra.Command, required string) *
 		})
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.Table, "table", "", "`table` of the events (default: every one)")
-	flags.StringVar(&f.Topic, "topic", "",
-		"`topic` of the events, or a pattern in which * stands for any text (default: every one)")
-	flags.StringVar(&f.Destination, "destination", "",
-		"`destination` of the events, or a pattern in which * stands for any text (default: every one)")
-	flags.StringVar(&f.To, "sink", "", "`name` of the sink of the events, of a --table with routes")
+	flags.StringVar(&f.Table, "table", "", "`name` of the table (default: all)")
+	flags.StringVar(&f.Topic, "topic", "", "`pattern` of the topic (default: all)")
+	flags.StringVar(&f.Destination, "destination", "", "`pattern` of the destination (default: all)")
+	flags.StringVar(&f.To, "sink", "", "`name` of the sink, of a --table with routes")
 	f.by.addTo(flags, required)
 	flags.AddFlagSet(mapping)
 	return cmd

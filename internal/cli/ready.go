@@ -47,7 +47,7 @@ func (a *application) ready() *cobra.Command {
 		return a.printResult(c.Output, map[string]bool{"ready": true}, "ready")
 	})
 	cmd.Flags().AddFlagSet(settings)
-	cmd.Flags().StringVar(&part, "part", "", "`part` to ask of, gateway, relay or worker (default: all that are on)")
+	cmd.Flags().StringVar(&part, "part", "", "`name` of the part: gateway, relay or worker (default: all)")
 	return cmd
 }
 

@@ -22,7 +22,6 @@ func (a *application) relay() *cobra.Command {
 	cmd := command("relay", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
 		return a.daemon(cmd.Context(), needs["relay"], settings, app.Relay)
 	})
-	cmd.Long = strings.Replace(cmd.Long, "{sinks}", strings.Join(a.kinds.Sinks.Examples(), "\n    "), 1)
 	cmd.Flags().AddFlagSet(settings)
 	return cmd
 }
@@ -91,7 +90,7 @@ func (a *application) tail() *cobra.Command {
 		}
 		return err
 	})
-	countFlag(cmd.Flags(), &count, "count", 0, 0, 0, "stop after so `many` messages (default: never)")
+	countFlag(cmd.Flags(), &count, "count", 0, 0, 0, "number of messages to receive; 0: no limit")
 	return cmd
 }
 
@@ -142,14 +141,13 @@ func (a *application) testRoute() *cobra.Command {
 			cells: func(to address) []any { return []any{to.Sink, to.Destination} }}.print(a, c.Output)
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&table, "table", outbox.OutboxEvents().Table, "`table` that the event would be in")
-	flags.StringVar(&event.Topic, "topic", "", "`topic` of the event (required)")
-	flags.StringVar(&event.TenantID, "tenant", eventrow.DefaultTenant, "`tenant` of the event")
-	flags.StringVar(&event.AggregateType, "type", "", "aggregate `type` of the event")
-	flags.StringVar(&event.AggregateID, "key", "", "`key` of the event: its aggregate's id")
-	flags.StringVar(&event.Source, "source", "", "`source` of the event")
-	flags.StringArrayVar(&event.Destinations, "to", nil,
-		"`destination` of the event's own: sink:name, or the name of a route")
+	flags.StringVar(&table, "table", outbox.OutboxEvents().Table, "`name` of the event's table")
+	flags.StringVar(&event.Topic, "topic", "", "`name` of the topic (required)")
+	flags.StringVar(&event.TenantID, "tenant", eventrow.DefaultTenant, "`name` of the tenant")
+	flags.StringVar(&event.AggregateType, "type", "", "`name` of the aggregate type")
+	flags.StringVar(&event.AggregateID, "key", "", "key of the event")
+	flags.StringVar(&event.Source, "source", "", "`name` of the source")
+	flags.StringArrayVar(&event.Destinations, "to", nil, "`name` of a destination of its own: SINK:NAME or a route")
 	flags.AddFlagSet(settings)
 	return cmd
 }

@@ -83,13 +83,13 @@ func (a *application) createRun(client *pflag.FlagSet) *cobra.Command {
 		return a.printDetails(detail{"run", made.ID}, detail{"status", made.Status}, detail{"created", made.CreatedAt},
 			detail{"stream", made.StreamURL})
 	})
-	cmd.Flags().StringVar(&n.AppPackage, "app", "", "`package` of the application to crawl (required)")
+	cmd.Flags().StringVar(&n.AppPackage, "app", "", "`name` of the application's package (required)")
 	cmd.Flags().StringVar(&n.Crawler, "crawler", "", "`name` of the crawler (default: external)")
-	cmd.Flags().StringVar(&n.Goal, "goal", "", "`text` that says what the run is to reach")
-	cmd.Flags().IntVar(&steps, "max-steps", 0, "most `nodes` that a worker visits (default: 100)")
-	cmd.Flags().StringVar(&device, "device", "", "device configuration: `JSON` object, or a file with one")
-	cmd.Flags().StringVar(&key, "idempotency-key", "", "`key` that makes a repeated create harmless")
-	cmd.Flags().BoolVar(&follow, "follow", false, "print the run's events until it has ended")
+	cmd.Flags().StringVar(&n.Goal, "goal", "", "goal of the run")
+	cmd.Flags().IntVar(&steps, "max-steps", 0, "maximum number of visited nodes (default: 100)")
+	cmd.Flags().StringVar(&device, "device", "", "device configuration: `json` object, or a file with one")
+	cmd.Flags().StringVar(&key, "idempotency-key", "", "identifier of repeated requests")
+	cmd.Flags().BoolVar(&follow, "follow", false, "output of the run's events until it ends")
 	return cmd
 }
 
@@ -140,8 +140,8 @@ func (a *application) listRuns(client *pflag.FlagSet) *cobra.Command {
 		return list[crawl.Run]{runs.Items, text(runs.NextCursor), "no such runs",
 			"RUN,STATUS,APP,CRAWLER,EVENTS,CREATED,STARTED,ENDED,ERROR", runCells}.print(a, c.Output)
 	})
-	cmd.Flags().StringVar(&status, "status", "", "`status` of the runs to show (default: any)")
-	cmd.Flags().StringVar(&app, "app", "", "`package` of the application whose runs to show")
+	cmd.Flags().StringVar(&status, "status", "", "`name` of the status (default: any)")
+	cmd.Flags().StringVar(&app, "app", "", "`name` of the application's package")
 	pageFlags(cmd.Flags(), &limit, &after, 500, "runs")
 	return cmd
 }
@@ -245,6 +245,6 @@ func (a *application) followRun(client *pflag.FlagSet) *cobra.Command {
 		}
 		return a.follow(cmd.Context(), gateway, c.Output, id, int64(after))
 	})
-	countFlag(cmd.Flags(), &after, "after", 0, 0, 0, "`number` of the last event not to print again")
+	countFlag(cmd.Flags(), &after, "after", 0, 0, 0, "number of the last event that was printed")
 	return cmd
 }

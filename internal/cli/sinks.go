@@ -159,8 +159,7 @@ func (e *ending) command(a *application, cmd *cobra.Command) *cobra.Command {
 			return cmp.Or(a.printResult(c.Output, page[debtEnded]{Items: ended}, "%s", e.say(ended, e.did)), err)
 		}, mapping)
 	}
-	cmd.Flags().StringVar(&e.table, "table", "",
-		"`table` of the events (default: every one of which the sink owes something)")
+	cmd.Flags().StringVar(&e.table, "table", "", "`name` of the table (default: all)")
 	e.by.addTo(cmd.Flags(), " (required)")
 	e.destroy(a, cmd)
 	cmd.Flags().AddFlagSet(mapping)
@@ -253,7 +252,7 @@ func (a *application) moveDebts() *cobra.Command {
 		return ctx.Err()
 	}
 	cmd := command("sinks move", nil, nil)
-	cmd.Flags().StringVar(&e.to, "to", "", "`sink` that is to have it (required)")
+	cmd.Flags().StringVar(&e.to, "to", "", "`name` of the other sink (required)")
 	return e.command(a, cmd)
 }
 

@@ -59,13 +59,11 @@ func (a *application) subscriptionsAdd() *cobra.Command {
 		})
 	})
 	flags := cmd.Flags()
-	flags.StringSliceVar(&n.Types, "topic", nil, "`topics` of the events, separated by commas (default: all)")
-	flags.StringVar(&n.Tenant, "tenant", "", "`tenant` of the events, who alone may use it over HTTP (default: all)")
-	flags.StringVar(&from, "from", "latest",
-		"`where` it begins: earliest, latest, or a time such as 2026-11-25T08:00:00Z")
-	flags.StringVar(&lease, "lease", "30s", "`time` in which an event is to be acknowledged, else it is given again")
-	flags.IntVar(&n.MaxAttempts, "attempts", subscription.DefaultAttempts,
-		"`number` after which an event is a dead letter")
+	flags.StringSliceVar(&n.Types, "topic", nil, "`names` of the topics (default: all)")
+	flags.StringVar(&n.Tenant, "tenant", "", "`name` of the tenant of the events (default: all)")
+	flags.StringVar(&from, "from", "latest", "start `time`: earliest, latest, or RFC 3339")
+	flags.StringVar(&lease, "lease", "30s", "`duration` until an unacknowledged event is sent again")
+	flags.IntVar(&n.MaxAttempts, "attempts", subscription.DefaultAttempts, "attempts until an event is a dead letter")
 	return cmd
 }
 
@@ -138,7 +136,6 @@ func (a *application) subscriptionsReplay() *cobra.Command {
 				"subscription %s gets again what was written since then", args[0])
 		})
 	})
-	cmd.Flags().StringVar(&from, "from", "",
-		"`time` since which events come again, such as 2026-11-25T08:00:00Z (required)")
+	cmd.Flags().StringVar(&from, "from", "", "start `time` of the events, in RFC 3339 (required)")
 	return cmd
 }

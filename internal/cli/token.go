@@ -67,11 +67,10 @@ func (a *application) createToken() *cobra.Command {
 				detail{"scopes", scopeList(made)}, detail{"expires", never(made.ExpiresAt)}, detail{"token", text})
 		})
 	})
-	cmd.Flags().StringVar(&tenant, "tenant", crawl.DefaultTenant, "`tenant` that the token speaks for")
-	cmd.Flags().StringVar(&name, "name", "", "`name`, to tell it from others")
-	cmd.Flags().StringSliceVar(&scopes, "scope", nil,
-		"what it allows: `read, write, operate, consume, admin:read, admin:write`, separated by commas (required)")
-	cmd.Flags().StringVar(&expires, "expires", "90d", "`time` until it expires, as 720h or 30d; or never")
+	cmd.Flags().StringVar(&tenant, "tenant", crawl.DefaultTenant, "`name` of the tenant")
+	cmd.Flags().StringVar(&name, "name", "", "`name` of the token")
+	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "`names` of the scopes (required)")
+	cmd.Flags().StringVar(&expires, "expires", "90d", "`age` at which it expires, such as 720h or 30d, or never")
 	return cmd
 }
 
@@ -92,7 +91,7 @@ func (a *application) listTokens() *cobra.Command {
 				}}.print(a, c.Output)
 		})
 	})
-	cmd.Flags().StringVar(&tenant, "tenant", "", "`tenant` whose tokens to list (default: all)")
+	cmd.Flags().StringVar(&tenant, "tenant", "", "`name` of the tenant (default: all)")
 	return cmd
 }
 

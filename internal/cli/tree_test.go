@@ -2,12 +2,15 @@ package cli_test
 
 import (
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/outboxrelay/outbox/internal/cli"
 	"github.com/outboxrelay/outbox/internal/test/testenv"
@@ -81,6 +84,52 @@ func TestEachCommandDestroysOrIsListed(t *testing.T) {
 func isGroup(cmd *cobra.Command) bool {
 	return cmd.HasSubCommands() && !slices.Contains(reading, path(cmd))
 }
+
+// placeholders are the types of flags.
+var placeholders = strings.Fields("duration time age url urls file files dir name names int ints float uuid id string " +
+	"pattern address format level mode json token table=mode table=text table=sink")
+
+// verb finds a help that does not begin with a noun.
+var verb = regexp.MustCompile(`^(do|print|use|show|take|try|skip|look|read|write|change|keep|stop|count|ask|make|add|` +
+	`how|what|who|whose|where|why|when|which|most|also|only) `)
+
+// Every help text fits into 100 columns and lists at most 12 flags. A flag's placeholder is its type,
+// and its help a noun phrase.
+func TestHelpTextsAreShort(t *testing.T) {
+	t.Parallel()
+	e, root := env{t: t}, cli.Tree()
+	check := func(name string) {
+		help := e.ok("", append([]string{"help"}, strings.Fields(name)...)...)
+		_, flags, _ := strings.Cut(help, "\nFlags:\n")
+		if n := len(flagLine.FindAllString(flags, -1)); n > 12 {
+			t.Errorf("outbox %s --help lists %d flags", name, n)
+		}
+		for line := range strings.Lines(help) {
+			if n := utf8.RuneCountInString(line) - 1; n > 100 {
+				t.Errorf("outbox %s --help has a line of %d columns: %s", name, n, line)
+			}
+		}
+	}
+	walk(root, func(cmd *cobra.Command) {
+		check(path(cmd))
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			placeholder, usage := pflag.UnquoteUsage(f)
+			if f.Value.Type() != "bool" && !slices.Contains(placeholders, placeholder) {
+				t.Errorf("outbox %s --%s %s: the placeholder is not a type", path(cmd), f.Name, placeholder)
+			}
+			if verb.MatchString(usage) || strings.ContainsAny(usage, ".\n") && strings.HasSuffix(usage, ".") {
+				t.Errorf("outbox %s --%s is not a noun phrase: %s", path(cmd), f.Name, usage)
+			}
+		})
+	})
+	for _, cmd := range root.Commands() {
+		if cmd.IsAdditionalHelpTopicCommand() {
+			check(cmd.Name())
+		}
+	}
+}
+
+var flagLine = regexp.MustCompile(`(?m)^ +(-\w, )?--`)
 
 // Without a terminal and without --yes, and with --dry-run, a command that removes data or access
 // changes nothing in the database. With --yes it does.

@@ -105,7 +105,7 @@ type writeFlags struct {
 }
 
 func (a *application) write() *cobra.Command {
-	var f writeFlags
+	f := writeFlags{fields: fields{SchemaVersion: 1}}
 	cmd := command("write", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
 		if err := f.check(); err != nil {
 			return err
@@ -127,21 +127,17 @@ func (a *application) write() *cobra.Command {
 		})
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&f.Topic, "topic", "",
-		"what happened, for instance order.placed; also where it goes, unless --destination says")
-	flags.StringVar(&f.AggregateType, "aggregate-type", "", "`type` of the thing it happened to, for instance Order")
-	flags.StringVar(&f.Key, "key", "", "`id` of the thing it happened to: its events stay in order")
-	flags.StringVar(&f.Tenant, "tenant", "", "`tenant` (default: default)")
-	flags.StringVar(&f.Source, "source", "outbox-cli", "bounded `context` that speaks")
-	flags.StringSliceVar(&f.Destinations, "destination", nil, "`channels` to deliver to, instead of the topic")
-	flags.StringVar(&f.ID, "id", "", "event `id`, a UUID (default: a new UUIDv7)")
-	flags.StringVar(&f.metadata, "metadata", "", "JSON `object` that travels with the event")
-	flags.StringVar(&f.OccurredAt, "occurred-at", "", "`time` at which it happened, RFC 3339 (default: now)")
-	flags.StringVar(&f.SchemaID, "schema-id", "", "`name` of the payload's schema")
-	flags.IntVar(&f.SchemaVersion, "schema-version", 1, "`version` of the payload's schema")
-	flags.BoolVar(&f.jsonl, "jsonl", false, "read one event a line")
-	flags.BoolVar(&f.strict, "strict", false, "keep the order of a key also among concurrent writers")
-	flags.StringVar(&f.table, "table", "outbox_events", "`table` to write, with the columns of outbox_events")
+	flags.StringVar(&f.Topic, "topic", "", "`name` of the topic, such as order.placed (required)")
+	flags.StringVar(&f.AggregateType, "aggregate-type", "", "`name` of the aggregate type, such as Order")
+	flags.StringVar(&f.Key, "key", "", "key, whose events stay in order")
+	flags.StringVar(&f.Tenant, "tenant", "", "`name` of the tenant (default: default)")
+	flags.StringVar(&f.Source, "source", "outbox-cli", "`name` of the source")
+	flags.StringSliceVar(&f.Destinations, "destination", nil, "`names` of the destinations, instead of the topic")
+	flags.StringVar(&f.ID, "id", "", "`uuid` of the event (default: a new UUIDv7)")
+	flags.StringVar(&f.metadata, "metadata", "", "`json` object with the metadata")
+	flags.BoolVar(&f.jsonl, "jsonl", false, "input of one JSON event per line")
+	flags.BoolVar(&f.strict, "strict", false, "order of a key among concurrent writers, too")
+	flags.StringVar(&f.table, "table", "outbox_events", "`name` of the table")
 	return cmd
 }
 

@@ -15,7 +15,6 @@ package config
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -153,121 +152,80 @@ var relayDefaults, _ = relay.Config{}.WithDefaults()
 // defaults of package gateway, repeated because --help shows them.
 func (c *Config) flags() flagSets {
 	output, process := flagSet("output"), flagSet("parts")
-	output.StringVarP(&c.Output, "output", "o", "table", "`form` of what goes to stdout: table or json")
-	process.StringSliceVar(&c.Serve.Parts, "parts", parts,
-		"`what` this process does: gateway serves the HTTP API and the streams, relay delivers "+
-			"events, worker crawls runs")
+	output.StringVarP(&c.Output, "output", "o", "table", "output `format`: table or json")
+	process.StringSliceVar(&c.Serve.Parts, "parts", parts, "`names` of the parts to run")
 	return flagSets{c.globalFlags(), c.mappingFlags(), c.relayFlags(), c.retentionFlags(), c.serveFlags(), marked(process),
 		c.clientFlags(), marked(output)}
 }
 
 func (c *Config) globalFlags() *pflag.FlagSet {
 	fs := flagSet("global")
-	fs.StringVar(&c.found.path, "config", "",
-		"YAML `file` with settings, keys as the flags are called but with _ for -")
-	fs.StringVar(&c.Database, "database", "",
-		"`URL` of the database, better in OUTBOX_DATABASE_URL or DATABASE_URL, where ps does not "+
-			"show it")
+	fs.StringVar(&c.found.path, "config", "", "YAML `file` with the settings")
+	fs.StringVar(&c.Database, "database", "", "`url` of the database; better in OUTBOX_DATABASE_URL")
 	fs.StringArrayVar(&c.written.sink, "sink", nil,
-		"`URL` that events are published to, or NAME=URL of one of several (in a file, keys NAME: "+
-			"URL); better in OUTBOX_SINK, several apart by spaces")
-	fs.StringVar(&c.LogLevel, "log-level", "info",
-		"least `level` that is logged to stderr: debug, info, warn or error; as text on a "+
-			"terminal, else as JSON")
+		"`url` of the sink, or NAME=URL of several; better in OUTBOX_SINK")
+	fs.StringVar(&c.LogLevel, "log-level", "info", "`level` of the log: debug, info, warn or error")
 	return marked(fs)
 }
 
 func (c *Config) mappingFlags() *pflag.FlagSet {
 	fs := flagSet("mapping")
-	fs.StringSliceVar(&c.written.layouts, "layouts", nil, "YAML `files` with lists of mapped "+
-		"tables (see outbox relay --help)")
+	fs.StringSliceVar(&c.written.layouts, "layouts", nil, "YAML `files` of mapped tables: outbox help layouts")
 	fs.StringSliceVar(&c.written.settle, "settle", nil,
-		"`table=mode`: what becomes of a delivered row: mark (it stays, to be looked at, until "+
-			"--retention), delete (for a table that is only a queue), or archive (it moves to "+
-			"outbox_archive, and can be replayed from there) (default mark)")
+		"`table=mode` for delivered rows: mark, delete or archive")
 	return marked(fs)
 }
 
 func (c *Config) relayFlags() *pflag.FlagSet {
 	fs := flagSet("relay")
-	fs.StringSliceVar(&c.Table, "table", nil,
-		"`tables` to serve (default: those of outbox_events, event_outbox, crawl_outbox and "+
-			"outbox_log that exist, and every mapped one)")
+	fs.StringSliceVar(&c.Table, "table", nil, "`names` of the tables to serve (default: all that exist)")
 	fs.StringSliceVar(&c.written.destination, "destination", nil,
-		"`table=template` for events that name no destination, of {topic}, {key}, {type}, "+
-			"{tenant} and {source} (default run:{key} for crawl_outbox, {topic} for others)")
-	fs.StringSliceVar(&c.written.routes, "routes", nil,
-		"`table=sink`: the name of the sink that a table's events go to, in a file also by topic, "+
-			"tenant and type (default: the only sink, or the one called default)")
-	fs.StringSliceVar(&c.written.envelope, "envelope", defaultForms,
-		"`form` of what a subscriber receives: cloudevents, or payload for the bare payload; of a "+
-			"single table as TABLE=FORM, after a comma")
-	fs.IntVar(&c.Batch, "batch", relayDefaults.BatchRecords, "most `events` in one claim, publish and settle")
-	fs.DurationVar(&c.PollMax, "poll-max", relayDefaults.PollMax,
-		"`pause` that an idle relay's polling grows to, from 1.5ms while events arrive; what an "+
-			"event waits if its wake-up is lost")
+		"`table=text` with the template of a table's destinations")
+	fs.StringSliceVar(&c.written.routes, "routes", nil, "`table=sink` with the sink of a table's events")
+	fs.StringSliceVar(&c.written.envelope, "envelope", defaultForms, "message `format`: cloudevents or payload")
+	fs.IntVar(&c.Batch, "batch", relayDefaults.BatchRecords, "maximum events per claim, publish and settle")
+	fs.DurationVar(&c.PollMax, "poll-max", relayDefaults.PollMax, "maximum polling interval of an idle relay")
 	fs.DurationVar(&c.RouteTimeout, "route-timeout", relayDefaults.RouteTimeout,
-		"how `long` a batch waits for each sink of a table with routes; what one has not answered "+
-			"by then it is sent again, by itself")
+		"time for each sink to acknowledge a batch")
 	fs.DurationVar(&c.LeaseTTL, "lease-ttl", relayDefaults.LeaseTTL,
-		"how `long` the lanes of a relay that died, and the runs of a worker, stay reserved for it")
-	fs.IntVar(&c.MaxAttempts, "max-attempts", 0,
-		"failed `attempts` until an event is a dead letter (default 3 for crawl_outbox, 5 for "+
-			"others)")
+		"time until an unresponsive relay loses its lanes")
+	fs.IntVar(&c.MaxAttempts, "max-attempts", 0, "attempts until an event is dead (default 5, crawl_outbox 3)")
 	fs.DurationVar(&c.BackoffBase, "backoff-base", 0,
-		"`wait` after an event's first failed attempt; each further one is twice as long, give or "+
-			"take a fifth, and 15m at most (default 200ms for crawl_outbox, 5s for others)")
+		"delay after the first failure (default 5s, crawl_outbox 200ms)")
 	fs.DurationVar(&c.DedupWindow, "dedup-window", dedup.DefaultWindow,
-		"how `long` a sink that can remembers event ids to refuse a second copy; 0: not at all")
-	fs.StringVar(&c.Listen, "listen", "",
-		"`address` to serve /metrics, /healthz and /readyz on, e.g. 127.0.0.1:9464 (default: none)")
-	fs.StringVar(&c.OTLP, "otlp", "",
-		"`URL` of an OpenTelemetry collector that gets spans and metrics, e.g. http://127.0.0.1:4318 "+
-			"(default: what OTEL_EXPORTER_OTLP_ENDPOINT says, or none)")
+		"time in which sinks reject duplicates; 0: off")
+	fs.StringVar(&c.Listen, "listen", "", "`address` of /metrics, /healthz and /readyz (default: none)")
+	fs.StringVar(&c.OTLP, "otlp", "", "`url` of an OpenTelemetry collector")
 	return marked(fs)
 }
 
 func (c *Config) retentionFlags() *pflag.FlagSet {
 	fs := flagSet("retention")
-	fs.StringSliceVar(&c.written.retention, "retention", defaultAges,
-		"how `long` delivered events stay in their table, 0: for ever; of a single table as "+
-			"TABLE=AGE, after a comma, and of replayed dead letters as job_dlq=AGE")
+	fs.StringSliceVar(&c.written.retention, "retention", defaultAges, "`age` limit of delivered rows; 0: none")
 	fs.StringVar(&c.Archive, "archive", relayDefaults.Retention.Archive,
-		"`where` they go then: table (outbox_archive), none, or a directory for compressed files; "+
-			"event_outbox and job_dlq go nowhere")
+		"target of old rows: table, none or a directory")
 	return marked(fs)
 }
 
 func (c *Config) serveFlags() *pflag.FlagSet {
 	fs, s := flagSet("serve"), &c.Serve
 	fs.StringVar(&s.HTTP, "http", "127.0.0.1:8080", "`address` of the API")
-	fs.StringVar(&s.Auth, "auth", "token",
-		"`who` may use the API: token, who has one of outbox token create; or none, anybody on "+
-			"this machine")
-	fs.StringSliceVar(&s.Origins, "cors-origin", nil,
-		"`origins` whose pages may use the API in a browser, e.g. https://shop.example, or "+
-			"http://localhost:* for every port")
-	fs.StringVar(&s.PublicURL, "public-url", "",
-		"`URL` at which clients reach the API through a proxy, e.g. https://api.example.com; "+
-			"streamUrl and Location begin with it")
+	fs.StringVar(&s.Auth, "auth", "token", "authentication `mode`: token or none")
+	fs.StringSliceVar(&s.Origins, "cors-origin", nil, "`urls` of the pages that may use the API")
+	fs.StringVar(&s.PublicURL, "public-url", "", "`url` of the API behind a proxy")
 	fs.StringSliceVar(&s.Crawlers, "crawlers", []string{"demo", "script:*"},
-		"built-in `crawlers` that a run may have here, and that the worker runs")
-	fs.IntVar(&s.StreamLimit, "stream-limit", 20_000,
-		"most `streams` open in this process, of which a quarter may be of one tenant; they "+
-			"follow a fifth as many topics, and at least 4000")
-	fs.IntVar(&s.SubscriptionLimit, "subscription-limit", 100, "most `subscriptions` of one tenant of the API")
-	fs.StringVar(&s.Admin, "admin", "off",
-		"what `operators` may do through the API and the page at /ui, with tokens of admin scopes: off, read or write")
-	fs.StringVar(&s.Environment, "environment", "",
-		"`name` of this environment on the page at /ui, with a colour: production=#b91c1c")
+		"`names` of the crawlers of this process")
+	fs.IntVar(&s.StreamLimit, "stream-limit", 20_000, "maximum number of open streams")
+	fs.IntVar(&s.SubscriptionLimit, "subscription-limit", 100, "maximum number of subscriptions per tenant")
+	fs.StringVar(&s.Admin, "admin", "off", "access `mode` of operators: off, read or write")
+	fs.StringVar(&s.Environment, "environment", "", "`name` of this environment on the page, or NAME=COLOUR")
 	return marked(fs)
 }
 
 func (c *Config) clientFlags() *pflag.FlagSet {
 	fs := flagSet("client")
-	fs.StringVar(&c.Server, "server", "http://127.0.0.1:8080", "`URL` of outbox serve")
-	fs.StringVar(&c.Token, "token", "",
-		"`token` made by outbox token create; better in OUTBOX_TOKEN, where ps does not show it")
+	fs.StringVar(&c.Server, "server", "http://127.0.0.1:8080", "`url` of outbox serve")
+	fs.StringVar(&c.Token, "token", "", "API `token`; better in OUTBOX_TOKEN")
 	return marked(fs)
 }
 
@@ -290,17 +248,4 @@ type Databases interface {
 	Show(url string) string
 	// Examples are how URLs look, one for each kind of database.
 	Examples() []string
-}
-
-// Describe adds to the texts of the flags that are URLs how those look. There are too many sinks to
-// show them all.
-func (k Kinds) Describe(flags *pflag.FlagSet) {
-	for name, look := range map[string]string{
-		"database": strings.Join(k.Databases.Examples(), "; "),
-		"sink":     "one of " + k.Sinks.Schemes() + " (outbox relay --help shows each)",
-	} {
-		if f := flags.Lookup(name); f != nil {
-			f.Usage += ": " + look
-		}
-	}
 }

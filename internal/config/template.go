@@ -78,7 +78,6 @@ func Template(kinds Kinds) (string, error) {
 	var b strings.Builder
 	comment(&b, preface)
 	all := All()
-	kinds.Describe(all)
 	var problems []error
 	all.VisitAll(func(f *pflag.Flag) {
 		if f.Name == "config" || f.Name == "layouts" || f.Name == "routes" { // the last two are among the examples
@@ -87,15 +86,11 @@ func Template(kinds Kinds) (string, error) {
 		if text, ok := headings[f.Name]; ok {
 			heading(&b, text)
 		}
-		unit, usage := pflag.UnquoteUsage(f)
-		comment(&b, usage)
+		_, usage := pflag.UnquoteUsage(f)
+		comment(&b, usage+kinds.examples(f.Name))
 		value, err := flow(valueOf(f))
 		problems = append(problems, err)
-		fmt.Fprintf(&b, "#%s: %s", key(f.Name), value)
-		if f.Value.Type() == "int" {
-			fmt.Fprintf(&b, "  # %s", unit)
-		}
-		b.WriteString("\n\n")
+		fmt.Fprintf(&b, "#%s: %s\n\n", key(f.Name), value)
 	})
 	for _, e := range examples {
 		heading(&b, e.heading)
@@ -106,6 +101,17 @@ func Template(kinds Kinds) (string, error) {
 		b.WriteString("\n")
 	}
 	return strings.TrimSpace(b.String()) + "\n", errors.Join(problems...)
+}
+
+// examples returns the forms of the URLs of a setting, to follow its text.
+func (k Kinds) examples(flag string) string {
+	switch flag {
+	case "database":
+		return ": " + strings.Join(k.Databases.Examples(), "; ")
+	case "sink":
+		return ": one of " + k.Sinks.Schemes()
+	}
+	return ""
 }
 
 func heading(b *strings.Builder, text string) {

@@ -23,7 +23,7 @@ import (
 func Driver() sink.Driver {
 	return sink.Driver{
 		Schemes: []string{family.Plain, family.Secure},
-		Example: "kafka://host1:9092,host2:9092, kafkas://user:password@host:9093?sasl=scram-sha-512 for TLS and SASL",
+		Example: "kafka://host1:9092,host2:9092, kafkas://user:password@host:9093?sasl=scram-sha-512 (TLS)",
 		Open: func(ctx context.Context, url string, _ sink.Options) (sink.Sink, error) {
 			return Open(ctx, url, Config{})
 		},

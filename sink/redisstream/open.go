@@ -21,8 +21,7 @@ var urls = redisscript.Kind{Suffix: "+stream"}
 func Driver() sink.Driver {
 	return sink.Driver{
 		Schemes: urls.Schemes(),
-		Example: "redis+stream://user:password@host:6379/0?maxlen=1000000, rediss+stream:// for TLS, unix+stream:// " +
-			"for a socket",
+		Example: "redis+stream://user:password@host:6379/0?maxlen=1000000, rediss+stream:// for TLS",
 		Open: func(ctx context.Context, url string, o sink.Options) (sink.Sink, error) {
 			logging.Disable()
 			return Open(ctx, url, Config{Window: o.Window, Prefix: o.Prefix})
