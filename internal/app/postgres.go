@@ -92,7 +92,7 @@ func openPool(ctx context.Context, databaseURL string, u use) (*pgxpool.Pool, er
 	if u.relay {
 		cfg.MaxConnIdleTime = time.Minute // what a relay asks at its start need not stay connected
 	}
-	cfg.ConnConfig.ConnectTimeout = 10 * time.Second
+	cfg.ConnConfig.ConnectTimeout = 5 * time.Second
 	version.Introduce(cfg.ConnConfig.RuntimeParams, u.called())
 	postgres.Adapt(cfg)
 	// Of several servers the primary: to a stream a standby's older log looks like one that has
@@ -261,6 +261,8 @@ func hintPostgres(err error) string {
 	case errors.As(err, &server) && slices.Contains([]string{"42704", "22023", "55P02", "08P01"}, server.Code) &&
 		errors.As(err, new(*pgconn.ConnectError)):
 		return "the server does not accept a parameter of the URL: correct it or leave it out"
+	case errors.As(err, new(*pgconn.ConnectError)) && errors.Is(err, context.DeadlineExceeded):
+		return "the server does not answer: is it overloaded, or is another program at that address?"
 	case pooler.NotRunning(err):
 		return "is PostgreSQL running there? The URL is that of --database, OUTBOX_DATABASE_URL or DATABASE_URL"
 	}

@@ -17,6 +17,8 @@ import (
 
 const (
 	apiTimeout = 30 * time.Second
+	// silentAfter is the time after which a gateway counts as silent.
+	silentAfter = 8 * time.Second
 	// maxAnswer bounds an answer. The largest is a page of events.
 	maxAnswer = 64 << 20
 )
@@ -29,7 +31,9 @@ type api struct {
 }
 
 func newAPI(c config.Config) *api {
-	return &api{base: strings.TrimRight(c.Server, "/"), token: c.Token, http: &http.Client{
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
+		ResponseHeaderTimeout: silentAfter, TLSHandshakeTimeout: silentAfter}
+	return &api{base: strings.TrimRight(c.Server, "/"), token: c.Token, http: &http.Client{Transport: transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 

@@ -13,8 +13,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -59,7 +57,9 @@ func Main(ctx context.Context, args []string, streams Streams, environ []string,
 	if superuser, ok := errors.AsType[*pooler.SuperuserError](err); ok {
 		err = superuser // one sentence, without what was to be done and how the connection failed
 	}
-	fmt.Fprintf(a.Err, "%s: %v\n", ran.CommandPath(), err)
+	// PostgreSQL's client reports each attempt to connect on a line of its own.
+	text := strings.NewReplacer(":\n\t", ": ", "\n\t", "; ").Replace(err.Error())
+	fmt.Fprintf(a.Err, "%s: %s\n", ran.CommandPath(), text)
 	if misused {
 		fmt.Fprintf(a.Err, "See: %s --help\n", ran.CommandPath())
 		return 2
@@ -97,39 +97,4 @@ func (a *application) root() *cobra.Command {
 	root.AddCommand(a.topics()...)
 	a.complete(root)
 	return root
-}
-
-// valued are the values that a shell offers for a flag of this name, in whatever command.
-var valued = map[string][]string{
-	"table":     {"outbox_events", "event_outbox", "crawl_outbox", "outbox_log"},
-	"output":    {"table", "json"},
-	"log-level": {"debug", "info", "warn", "error"},
-	"by":        {"tenant", "topic"},
-	"format":    formatNames(),
-	"for":       slices.Sorted(maps.Keys(needs)),
-	"auth":      {"token", "none"},
-	"set":       allSets,
-}
-
-// complete has shells offer the values of flags that have few, and of --sink the forms of its URLs.
-// Help lists flags in the order in which they were added: what is needed comes first.
-func (a *application) complete(cmd *cobra.Command) {
-	cmd.Flags().SortFlags, cmd.PersistentFlags().SortFlags = false, false
-	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		values := valued[f.Name]
-		if f.Name == "sink" {
-			for _, d := range a.kinds.Sinks.Drivers() {
-				for _, scheme := range d.Schemes {
-					values = append(values, scheme+":")
-				}
-			}
-		}
-		if len(values) > 0 {
-			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(values,
-				cobra.ShellCompDirectiveNoFileComp))
-		}
-	})
-	for _, sub := range cmd.Commands() {
-		a.complete(sub)
-	}
 }

@@ -7,11 +7,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/outboxrelay/outbox/internal/cli"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
+	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
 func contains(t *testing.T, text string, parts ...string) {
@@ -391,6 +394,31 @@ channel', error_history = '[{"error": "x"}]' WHERE CAST(payload->>'n' AS text) =
 	}
 }
 
+// A shell is offered names that the settings and the database know.
+func TestCompletionOfNames(t *testing.T) {
+	tier.Full(t)
+	t.Parallel()
+	e := env{t: t, database: testenv.Database(t), redis: "default=redis://127.0.0.1:1 audit=redis://127.0.0.1:1"}
+	e.ok("", "migrate", "up", "--set", "core,log")
+	e.ok("1", "write", "--topic", "order.placed")
+	e.ok("", "subscriptions", "add", "billing")
+	for args, want := range map[string]string{
+		"events --topic ": "order.placed", "events skip --topic ": "order.placed", "events --status ": "FAILED",
+		"events --sink audit --status ": "delivered", "pause --sink ": "audit", "sinks move audit --to ": "default",
+		"sinks forget ": "audit", "subscriptions remove ": "billing",
+	} {
+		r := e.run("", append([]string{"__complete"}, strings.Split(args, " ")...)...)
+		if !slices.Contains(strings.Split(r.out, "\n"), want) {
+			t.Errorf("%q: offered %q, want %s among them", args, r.out, want)
+		}
+	}
+	e.database = "postgres://u@" + silentServer(t) + "/d"
+	began := time.Now()
+	if e.ok("", "__complete", "events", "--topic", ""); time.Since(began) > 5*time.Second {
+		t.Errorf("a silent server keeps a shell waiting for %s", time.Since(began))
+	}
+}
+
 // A shell is offered the values of flags that have few, in every command.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
@@ -404,6 +432,9 @@ func TestCompletion(t *testing.T) {
 		"serve --auth ":            "none",
 		"dlq list -o ":             "json",
 		"config validate --for ":   "relay",
+		"doctor --only ":           "events",
+		"dlq list --state ":        "discarded",
+		"runs list --status ":      "FAILED",
 	} {
 		command := append([]string{"__complete"}, strings.Split(args, " ")...)
 		if r := e.run("", command...); r.code != 0 || !slices.Contains(strings.Split(r.out, "\n"), want) {

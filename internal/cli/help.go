@@ -55,7 +55,7 @@ func command(path string, args cobra.PositionalArgs, run func(*cobra.Command, []
 	}
 	cmd := &cobra.Command{
 		Use: "outbox", Short: strings.TrimSuffix(short, "."), Long: strings.TrimSpace(long), RunE: run,
-		Args: func(cmd *cobra.Command, words []string) error { return suggest(cmd, words, args(cmd, words)) },
+		Args:    func(cmd *cobra.Command, words []string) error { return suggest(cmd, words, args(cmd, words)) },
 		Example: strings.Trim(strings.ReplaceAll("\n"+examples, "\n    ", "\n  "), "\n"),
 	}
 	if path != "" {
