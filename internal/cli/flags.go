@@ -192,7 +192,8 @@ func checkFilters(flags *pflag.FlagSet, alsoNamed ...string) error {
 func lookedFor(flags *pflag.FlagSet) string {
 	var parts []string
 	for _, name := range chosenBy {
-		if f := flags.Lookup(name); f != nil && f.Changed && !config.IsSetting(f) && f.DefValue != "outbox_events" && name != "sink" {
+		f := flags.Lookup(name)
+		if f != nil && f.Changed && !config.IsSetting(f) && f.DefValue != "outbox_events" && name != "sink" {
 			parts = append(parts, name+" "+strings.Trim(f.Value.String(), "[]"))
 		}
 	}

@@ -201,13 +201,12 @@ func suggestFlag(cmd *cobra.Command, err error) error {
 	if !ok || len(unknown.GetSpecifiedName()) < 2 {
 		return err
 	}
-	var near []string
+	// cobra compares the names of commands only.
+	flags := &cobra.Command{SuggestionsMinimumDistance: 2}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if distance(f.Name, unknown.GetSpecifiedName()) <= 2 {
-			near = append(near, "--"+f.Name)
-		}
+		flags.AddCommand(&cobra.Command{Use: "--" + f.Name, Run: func(*cobra.Command, []string) {}})
 	})
-	return didYouMean(err, near)
+	return didYouMean(err, flags.SuggestionsFor("--"+unknown.GetSpecifiedName()))
 }
 
 func didYouMean(err error, names []string) error {
@@ -215,25 +214,4 @@ func didYouMean(err error, names []string) error {
 		return err
 	}
 	return fmt.Errorf("%w; did you mean %s?", err, strings.Join(names, " or "))
-}
-
-// distance is the number of letters to insert, remove or replace to get from one word to another.
-func distance(from, to string) int {
-	row := make([]int, len(to)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(from) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(to) {
-			replaced := diagonal
-			if from[i] != to[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(to)]
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,52 +73,49 @@ type downPlan struct {
 	InUse []string `json:"inUse"` // reasons to refuse
 }
 
-// usesOf returns the undelivered events, pending deliveries and dead letters, subscriptions and
-// running relays of a migration set, a sentence each. All tables depend on the set core.
+// usesOf returns the reasons not to undo a migration set, a sentence each: undelivered events,
+// pending deliveries and dead letters, subscriptions that are behind, and running relays. All sets
+// depend on core.
 func usesOf(ctx context.Context, c config.Config, set string) (uses []string, err error) {
 	if file, ok := app.FileOf(c.Database); ok && !exists(file) {
 		return nil, nil
 	}
-	add := func(format string, args ...any) { uses = append(uses, fmt.Sprintf(format, args...)) }
+	add := func(n int, format string, args ...any) {
+		if n > 0 {
+			uses = append(uses, fmt.Sprintf(format, args...))
+		}
+	}
 	err = withDatabase(ctx, c, func(db app.Database) error {
 		for _, t := range c.Known() {
-			if set != "core" && migration.SetOf[t.Layout.Table] != set {
-				continue
-			}
-			undelivered, relays, err := useOf(ctx, db, t.Layout)
-			switch {
-			case errors.Is(err, outbox.ErrRowsHidden):
-				add("row-level security hides the rows of %s from this role", t.Name())
-			case err != nil:
-				return err
-			}
-			if undelivered > 0 {
-				add("%s has %s", t.Name(), counted(undelivered, "undelivered event"))
-			}
-			for _, relay := range relays {
-				add("relay %q serves %s", relay, t.Name())
+			if set == "core" || migration.SetOf[t.Layout.Table] == set {
+				if err := useOf(ctx, db, t.Layout, add); absent(err) != nil {
+					return err
+				}
 			}
 		}
-		if set == "core" || set == "log" {
-			if err := subscriptionsInUse(ctx, db, add); err != nil {
+		if s, err := db.Subscriptions(ctx); err == nil && (set == "core" || set == "log") {
+			all, err := s.List(ctx, "")
+			if err != nil {
 				return err
+			}
+			for _, s := range all {
+				n := s.Behind + s.Outstanding
+				add(n, "subscription %s has %s to receive or acknowledge", s.Name, counted(n, "event"))
 			}
 		}
 		if set != "core" {
 			return nil
 		}
 		debts, err := db.Debts(ctx)
-		if err != nil {
-			return absent(err)
-		}
 		for _, d := range debts {
-			if d.Owed > 0 {
-				add("sink %s has %d pending deliveries of %s", d.Sink, d.Owed, d.Table)
-			}
+			add(d.Owed, "sink %s has %d pending deliveries of %s", d.Sink, d.Owed, d.Table)
+		}
+		if absent(err) != nil {
+			return err
 		}
 		letters, err := db.PendingLetters(ctx, countedForLanes)
 		for _, l := range letters {
-			add("job_dlq has %d pending dead letters of %s", l.Letters, l.Table)
+			add(l.Letters, "job_dlq has %d pending dead letters of %s", l.Letters, cmp.Or(l.Table, "jobs"))
 		}
 		return absent(err)
 	})
@@ -132,41 +130,24 @@ func absent(err error) error {
 	return err
 }
 
-// useOf returns how many undelivered events a table has, counted up to countedForLanes, and the
-// relays that serve it.
-func useOf(ctx context.Context, db app.Database, layout outbox.Layout) (undelivered int, relays []string, err error) {
+// useOf adds a table's undelivered events, counted up to countedForLanes, and the relays that serve
+// it.
+func useOf(ctx context.Context, db app.Database, layout outbox.Layout, add func(int, string, ...any)) error {
 	b, err := db.Browser(ctx, layout)
-	if err != nil {
-		return 0, nil, absent(err)
-	}
-	report, err := b.Lanes(ctx, countedForLanes)
-	if _, old := errors.AsType[*outbox.SchemaError](err); old { // a core without lanes
-		undelivered, _, err = b.Undelivered(ctx, operate.Selection{All: true})
-		return undelivered, nil, err
-	}
-	if report.Hidden {
-		err = outbox.ErrRowsHidden
-	}
-	for _, r := range report.Relays {
-		if r.ExpiresIn > 0 {
-			relays = append(relays, r.Name)
-		}
-	}
-	return report.Counted, relays, err
-}
-
-func subscriptionsInUse(ctx context.Context, db app.Database, add func(string, ...any)) error {
-	s, err := db.Subscriptions(ctx)
-	if errors.Is(err, app.ErrNoSubscriptions) {
-		return nil
-	}
 	if err != nil {
 		return err
 	}
-	all, err := s.List(ctx, "")
-	for _, s := range all {
-		if n := s.Behind + s.Outstanding; n > 0 {
-			add("subscription %s has %s to receive or acknowledge", s.Name, counted(n, "event"))
+	report, err := b.Lanes(ctx, countedForLanes)
+	if err != nil && absent(err) == nil { // a core without lanes
+		report.Counted, _, err = b.Undelivered(ctx, operate.Selection{All: true})
+	}
+	if report.Hidden {
+		add(1, "row-level security hides the rows of %s from this role", layout.Table)
+	}
+	add(report.Counted, "%s has %s", layout.Table, counted(report.Counted, "undelivered event"))
+	for _, r := range report.Relays {
+		if r.ExpiresIn > 0 {
+			add(1, "relay %q serves %s", r.Name, layout.Table)
 		}
 	}
 	return err

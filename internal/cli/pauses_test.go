@@ -93,7 +93,8 @@ func TestPausesOfASink(t *testing.T) {
 func testPausesOfASink(t *testing.T, e env) {
 	const pause = "pause --reason INC-3 --table outbox_events --sink "
 	const advice = "give --config with the relay's settings, or OUTBOX_SINK"
-	e.says(2, pause+"audit", "--sink audit: there is no such sink: neither these settings nor the database name any", advice)
+	e.says(2, pause+"audit", "--sink audit: there is no such sink: neither these settings nor the database name any",
+		advice)
 	e.says(2, "events --sink audit", "--sink audit: there is no such sink", advice)
 	e.says(0, "pauses", "nothing is paused")
 

@@ -142,10 +142,13 @@ routes: [{to: [default, audit]}]
 	contains(t, e.ok("", "sinks", "move", "audit", "--to", "default", "--dry-run"),
 		"5 events of outbox_events that audit owes will go to default")
 	for want, args := range map[string][]string{
-		"no such sink": {"move", "audit", "--to", "defaults", "--reason", "r"}, "--reason is required": {"forget", "audit"},
-		"owes nothing": {"forget", "adit", "--reason", "r"}, "is the sink that owes": {"move", "audit", "--to", "audit", "--reason", "r"},
+		"no such sink":          {"move", "audit", "--to", "defaults", "--reason", "r"},
+		"--reason is required":  {"forget", "audit"},
+		"owes nothing":          {"forget", "adit", "--reason", "r"},
+		"is the sink that owes": {"move", "audit", "--to", "audit", "--reason", "r"},
 	} {
-		if r := e.run("", append([]string{"sinks"}, append(args, "--yes")...)...); r.code == 0 || !strings.Contains(r.err, want) {
+		r := e.run("", append([]string{"sinks"}, append(args, "--yes")...)...)
+		if r.code == 0 || !strings.Contains(r.err, want) {
 			t.Errorf("%v: %d %s, want %q", args, r.code, r.err, want)
 		}
 	}

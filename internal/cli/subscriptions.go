@@ -105,9 +105,10 @@ func (a *application) subscriptionsRemove() *cobra.Command {
 			if i < 0 {
 				return fmt.Errorf("remove subscription %s: %w", oneLine(args[0]), subscription.ErrUnknown)
 			}
-			sure, err := ask.confirm(cmd.Context(), a, c.Output, all[i], fmt.Sprintf("subscription %s will be removed, with its "+
-				"position and %s that are not acknowledged; it has not received %s of the log", all[i].Name,
-				counted(all[i].Outstanding, "event"), counted(all[i].Behind, "row")))
+			says := fmt.Sprintf("subscription %s will be removed, with its position and %s that are not acknowledged; "+
+				"it has not received %s of the log", all[i].Name, counted(all[i].Outstanding, "event"),
+				counted(all[i].Behind, "row"))
+			sure, err := ask.confirm(cmd.Context(), a, c.Output, all[i], says)
 			if err != nil || !sure {
 				return err
 			}

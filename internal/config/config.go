@@ -118,7 +118,7 @@ func All() *pflag.FlagSet { return new(Config).flags().settings() }
 // setting is the annotation of flags that are settings.
 const setting = "setting"
 
-// IsSetting tells whether a flag is that of a setting, whatever a command's own flag of that name is.
+// IsSetting tells whether a flag is that of a setting, and not a command's own flag of that name.
 func IsSetting(f *pflag.Flag) bool { return len(f.Annotations[setting]) > 0 }
 
 // marked marks the flags of a set as settings.

@@ -33,7 +33,7 @@ A process reads this file only if told to: --config FILE, or OUTBOX_CONFIG=FILE.
 // examples are the lists whose entries have several keys. They are examples and no defaults: the
 // lists are empty.
 var examples = []struct{ heading, about, text string }{
-	{"layouts: tables of your own shape", "Each entry names the columns that play a part; outbox relay --help says more. Types are PostgreSQL's; in SQLite a uuid is TEXT, and position an INTEGER PRIMARY KEY.", `layouts:
+	{"layouts: tables of your own shape", "Each entry names the columns that play a part; outbox help layouts says more. Types are PostgreSQL's; in SQLite a uuid is TEXT, and position an INTEGER PRIMARY KEY.", `layouts:
   - table: billing.outbox
     id: event_id               # uuid not null; required like position, topic, payload, attempts, next_retry_at
     position: seq              # bigint not null, drawn by the database

@@ -60,8 +60,8 @@ func healthRows() []row {
 				Queries: []query{{`max by (job, table) (outbox_oldest_undelivered_seconds{job=~"$job", table=~"$table"})`,
 					"{{table}}"}}},
 			{Title: "Age of the oldest that a sink owes", Kind: "timeseries", Unit: "s", Log: true, Red: 300,
-				Do: "A sink of a table with routes is behind: outbox events --sink SINK lists what. A sink that is gone for good: " +
-					"outbox sinks move or forget.",
+				Do: "A sink of a table with routes is behind: outbox events --sink SINK lists what. A sink that is gone for " +
+					"good: outbox sinks move or forget.",
 				Queries: []query{
 					{`max by (job, table, sink) (outbox_oldest_owed_seconds{job=~"$job", table=~"$table"})`, "{{sink}} of {{table}}"},
 					{`max by (job, table, sink) (outbox_unserved_debts{job=~"$job", table=~"$table"})`,

@@ -135,7 +135,8 @@ func streamOutboxPurged(s *streaming) (struck int) {
 	for range 6 {
 		s.arrives(15)
 		before := s.number(`SELECT count(*) FROM crawl_outbox WHERE published_at IS NOT NULL`)
-		if said, err := s.outbox("purge", "--yes", "--table", "crawl_outbox", "--older-than", "1s", "--archive", "none"); err != nil {
+		said, err := s.outbox("purge", "--yes", "--table", "crawl_outbox", "--older-than", "1s", "--archive", "none")
+		if err != nil {
 			s.t.Fatalf("purge: %v\n%s", err, said)
 		}
 		struck += max(0, before-s.number(`SELECT count(*) FROM crawl_outbox WHERE published_at IS NOT NULL`))
