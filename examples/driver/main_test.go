@@ -53,7 +53,7 @@ func TestEveryCommandKnowsTheSink(t *testing.T) {
 	}
 	run("", "core", "migrate", "up")
 	run("", "", "config", "validate", "--parts", "relay")
-	run("", "lines:FILE appends to a file", "relay", "--help")
+	run("", "lines:FILE appends to a file", "help", "urls")
 	if out, err := program("config", "validate", "--sink", "lines:").CombinedOutput(); err == nil ||
 		!strings.Contains(string(out), "names no file") {
 		t.Errorf("a URL without a file: %v\n%s", err, out)

@@ -303,7 +303,7 @@ func testListsAreOneShape(t *testing.T, e env) {
 	const nothing = "01890a5d-ac96-774b-bcce-b302099a8057"
 	for command, code := range map[string]int{
 		"events show " + nothing: 1, "events retry " + nothing: 1, "events skip --dry-run " + nothing: 1,
-		"dlq show " + nothing: 1,
+		"dlq show " + nothing:         1,
 		"dlq replay --yes " + nothing: 1, "dlq discard --yes --reason r " + nothing: 1, "token revoke --yes aaaaaaaaaaaa": 1,
 		"events retry --key none": 0, "events skip --dry-run --key none": 0, "replay --dry-run --since 1h --key none": 0,
 		"dlq replay --yes --fingerprint 000000000000": 0, "dlq discard --yes --reason r --fingerprint 000000000000": 0,

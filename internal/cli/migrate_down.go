@@ -51,6 +51,9 @@ func (a *application) migrateDown() *cobra.Command {
 			says += "\n  - " + use
 		}
 		plan := downPlan{set, steps, all, append([]string{}, uses...)}
+		if all {
+			plan.Steps = 0
+		}
 		if sure, err := ask.confirm(cmd.Context(), a, c.Output, plan, says); err != nil || !sure {
 			return err
 		}
@@ -68,7 +71,7 @@ func (a *application) migrateDown() *cobra.Command {
 // downPlan is the output of outbox migrate down --dry-run -o json.
 type downPlan struct {
 	Set   string   `json:"set"`
-	Steps int      `json:"steps"`
+	Steps int      `json:"steps,omitempty"`
 	All   bool     `json:"all"`
 	InUse []string `json:"inUse"` // reasons to refuse
 }
@@ -115,7 +118,7 @@ func usesOf(ctx context.Context, c config.Config, set string) (uses []string, er
 		}
 		letters, err := db.PendingLetters(ctx, countedForLanes)
 		for _, l := range letters {
-			add(l.Letters, "job_dlq has %d pending dead letters of %s", l.Letters, cmp.Or(l.Table, "jobs"))
+			add(l.Letters, "job_dlq has %s of %s", counted(l.Letters, "pending dead letter"), cmp.Or(l.Table, "jobs"))
 		}
 		return absent(err)
 	})

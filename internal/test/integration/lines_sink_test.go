@@ -74,7 +74,7 @@ func TestSinkOfADriver(t *testing.T) {
 	wants("config print", c.prints("", append([]string{"config", "print"}, sinks...)...),
 		"audit=lines:"+file("audit.jsonl"),
 		"default=lines:"+file("all.jsonl"), "event_outbox=audit")
-	wants("help", c.prints("", "relay", "--help"), "lines:FILE appends to a file")
+	wants("help", c.prints("", "help", "urls"), "lines:FILE appends to a file")
 
 	stop := c.start(append([]string{"relay", "--listen", "127.0.0.1:0"}, sinks...)...)
 	c.until(func() bool { return strings.Contains(c.log.String(), `"relaying"`) })
