@@ -121,7 +121,7 @@ func TestHelp(t *testing.T) {
 	if n := strings.Count("\n"+string(words), "\n# outbox"); n != seen {
 		t.Errorf("help.md has the words of %d commands, and there are %d", n, seen)
 	}
-	contains(t, e.ok(""), "Available Commands", "OUTBOX_DATABASE_URL", "130 ended")
+	contains(t, e.ok(""), "Available Commands", "OUTBOX_POLL_MAX", "130 ended")
 }
 
 func TestVersionNamesTheSchema(t *testing.T) {
