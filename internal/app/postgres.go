@@ -92,7 +92,7 @@ func openPool(ctx context.Context, databaseURL string, u use) (*pgxpool.Pool, er
 	if u.relay {
 		cfg.MaxConnIdleTime = time.Minute // what a relay asks at its start need not stay connected
 	}
-	cfg.ConnConfig.ConnectTimeout = 5 * time.Second
+	cfg.ConnConfig.ConnectTimeout = 4 * time.Second // of each attempt: one with TLS, one without
 	version.Introduce(cfg.ConnConfig.RuntimeParams, u.called())
 	postgres.Adapt(cfg)
 	// Of several servers the primary: to a stream a standby's older log looks like one that has

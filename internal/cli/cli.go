@@ -76,7 +76,7 @@ func (a *application) root() *cobra.Command {
 	root.PersistentPreRun = func(*cobra.Command, []string) { a.started = true }
 	root.Version = version.Of().Version
 	root.SetVersionTemplate("outbox {{.Version}}\n")
-	root.SetUsageFunc(func(cmd *cobra.Command) error { return printUsage(cmd.OutOrStderr(), cmd) })
+	root.SetUsageFunc(printUsage)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 			if _, own := bad.GetFlag().Value.(*parsed); own {

@@ -10,7 +10,7 @@ import (
 )
 
 // Tree returns the command tree of a process with these sinks, and Destroys the annotation of its
-// commands that remove data or access, and Heads of those that only name others.
+// commands that remove data or access.
 func Tree() *cobra.Command {
 	kinds, err := app.Kinds(app.Sinks())
 	if err != nil {
@@ -20,7 +20,4 @@ func Tree() *cobra.Command {
 	return a.root()
 }
 
-const (
-	Destroys = destroys
-	Heads    = heads
-)
+const Destroys = destroys

@@ -4,7 +4,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -78,7 +77,6 @@ func group(path string, below ...*cobra.Command) *cobra.Command {
 		}
 		return usagef("say what to do: %s", text)
 	})
-	cmd.Annotations = map[string]string{heads: "yes"}
 	cmd.AddCommand(below...)
 	return cmd
 }
@@ -127,61 +125,25 @@ var shown = map[string][]string{
 	"dlq discard": {"topic", "key", "since", "fingerprint"}, "dlq replay": {"fingerprint"},
 }
 
-// ownFlags returns the flags that the help of a command lists, and the topics that have the others.
-func ownFlags(cmd *cobra.Command) (own *pflag.FlagSet, topics []string) {
-	own = pflag.NewFlagSet(cmd.Name(), pflag.ContinueOnError)
-	own.SortFlags = false
+// printUsage prints how a command is called. It leaves settings and filters to help topics.
+func printUsage(cmd *cobra.Command) error {
 	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
-	add := func(f *pflag.Flag) {
+	more := "settings"
+	hide := func(f *pflag.Flag) {
 		_, filters := f.Annotations[filter]
-		switch {
-		case own.Lookup(f.Name) != nil:
-		case !config.IsSetting(f) && !filters || slices.Contains(shown[path], f.Name):
-			own.AddFlag(f)
-		case filters && !slices.Contains(topics, "filters"):
-			topics = append(topics, "filters")
+		if filters {
+			more = "filters, outbox help settings"
+		}
+		if (filters || config.IsSetting(f)) && !slices.Contains(shown[path], f.Name) {
+			f.Hidden = true // the process ends after its help
 		}
 	}
-	cmd.NonInheritedFlags().VisitAll(add)
-	cmd.InheritedFlags().VisitAll(add)
-	return own, append(topics, "settings")
-}
-
-// printUsage prints how a command is called. Settings and filters are left to help topics.
-func printUsage(w io.Writer, cmd *cobra.Command) error {
-	var b strings.Builder
-	b.WriteString("Usage:\n")
-	if cmd.Runnable() && !isHead(cmd) {
-		fmt.Fprintf(&b, "  %s\n", cmd.UseLine())
-	}
-	if cmd.HasAvailableSubCommands() {
-		fmt.Fprintf(&b, "  %s [command]\n", cmd.CommandPath())
-	}
-	if cmd.HasExample() {
-		fmt.Fprintf(&b, "\nExamples:\n%s\n", cmd.Example)
-	}
-	list := func(head string, listed func(*cobra.Command) bool) {
-		for _, sub := range cmd.Commands() {
-			if listed(sub) {
-				b.WriteString(head)
-				fmt.Fprintf(&b, "  %-*s %s\n", sub.NamePadding(), sub.Name(), sub.Short)
-				head = ""
-			}
-		}
-	}
-	list("\nAvailable Commands:\n", (*cobra.Command).IsAvailableCommand)
-	list("\nHelp topics:\n", (*cobra.Command).IsAdditionalHelpTopicCommand)
-	own, topics := ownFlags(cmd)
-	fmt.Fprintf(&b, "\nFlags:\n%s\n", own.FlagUsages())
-	fmt.Fprintf(&b, "More flags: outbox help %s\n", strings.Join(topics, ", outbox help "))
-	_, err := io.WriteString(w, b.String())
+	cmd.NonInheritedFlags().VisitAll(hide)
+	cmd.InheritedFlags().VisitAll(hide)
+	err := new(cobra.Command).UsageFunc()(cmd)
+	_, _ = fmt.Fprintf(cmd.OutOrStderr(), "\nMore flags: outbox help %s\n", more)
 	return err
 }
-
-// heads is the annotation of commands that only name those below them.
-const heads = "heads"
-
-func isHead(cmd *cobra.Command) bool { return cmd.Annotations[heads] != "" }
 
 // suggest adds to the error of an unknown command the names that may have been meant.
 func suggest(cmd *cobra.Command, words []string, err error) error {

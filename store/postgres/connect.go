@@ -74,7 +74,7 @@ func connect(ctx context.Context, url string, of Config) (*pgxpool.Pool, error) 
 	if cfg.MaxConnIdleTime == pgxDefaultIdle { // the URL says nothing else
 		cfg.MaxConnIdleTime = idleConns
 	}
-	cfg.ConnConfig.ConnectTimeout = 5 * time.Second
+	cfg.ConnConfig.ConnectTimeout = 4 * time.Second // of each attempt: one with TLS, one without
 	// Whatever the URL says: Claim reads the binary format, which the simple protocol does not
 	// have.
 	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement

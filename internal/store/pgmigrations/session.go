@@ -31,7 +31,7 @@ func parse(databaseURL string) (*pgx.ConnConfig, error) {
 		return nil, fmt.Errorf("parse database URL: %w", err)
 	}
 	config := parsed.ConnConfig
-	config.ConnectTimeout = 5 * time.Second // of each attempt: one with TLS, one without
+	config.ConnectTimeout = 4 * time.Second // of each attempt: one with TLS, one without
 	version.Introduce(config.RuntimeParams, version.Named("outbox migrate"))
 	config.RuntimeParams["client_encoding"] = "UTF8"
 	config.RuntimeParams["standard_conforming_strings"] = "on"
