@@ -31,7 +31,8 @@ func TestMigratePlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"migrate", "up", "--plan"}, {"migrate", "up"}} {
-		if r := e.run("", args...); r.code != 1 || !strings.Contains(r.out+r.err, "column namespace of apps may be NULL") {
+		if r := e.run("", args...); r.code != 1 || !strings.Contains(r.out+r.err, "column namespace of apps may be NULL") ||
+			strings.Contains(r.out+r.err, " rows") {
 			t.Errorf("%s: exit code %d\n%s%s", args, r.code, r.out, r.err)
 		}
 	}
