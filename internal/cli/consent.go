@@ -9,9 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// consent is the one way in which commands ask before they change what cannot be changed back: they
-// print what they will do, ask on a terminal, need --yes elsewhere, and change nothing with
-// --dry-run.
+// consent holds the flags --yes and --dry-run. Each command that removes data or access prints its
+// effect, asks on a terminal, needs --yes elsewhere, and changes nothing with --dry-run.
 type consent struct{ yes, dryRun bool }
 
 // destroys is the annotation of commands that remove data or access.
@@ -33,25 +32,23 @@ func (k *consent) addTo(a *application, cmd *cobra.Command) {
 		case k.yes && k.dryRun:
 			return usagef("--yes and --dry-run contradict each other")
 		case !k.yes && !k.dryRun && !isTerminal(a.In):
-			return usagef("there is no terminal to ask on: add --yes to make the change, or --dry-run to preview it")
+			return usagef("ask for consent: stdin is not a terminal; add --yes, or --dry-run to preview the change")
 		}
 		return nil
 	}
 }
 
-// confirm prints what the command will do, and tells whether it is to do it. With --dry-run that
-// print is the result: plan for programs, says for people.
+// confirm prints the effect of the command and returns whether to go on. With --dry-run the effect
+// is the result: plan for programs, says for people.
 func (k *consent) confirm(ctx context.Context, a *application, form string, plan any, says string) (bool, error) {
+	says = strings.TrimSuffix(says, "\n")
 	switch {
 	case k.dryRun:
-		return false, a.printResult(form, plan, "%s", strings.TrimSuffix(says, "\n"))
+		return false, a.printResult(form, plan, "%s", says)
 	case k.yes:
-		fmt.Fprintln(a.Err, strings.TrimSuffix(says, "\n"))
-	default:
-		fmt.Fprintln(a.Err, strings.TrimSuffix(says, "\n"))
-		if !a.confirmed(ctx, "Continue? [y/N] ") {
-			return false, errors.New("nothing was changed")
-		}
+		fmt.Fprintln(a.Err, says)
+	case !a.confirmed(ctx, says+"\nContinue? [y/N] "):
+		return false, errors.New("nothing was changed")
 	}
 	return true, nil
 }

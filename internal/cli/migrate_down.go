@@ -42,8 +42,8 @@ func (a *application) migrateDown() *cobra.Command {
 			return fmt.Errorf("look for undelivered events: %w", err)
 		}
 		if len(uses) > 0 && !lose && !ask.dryRun {
-			return fmt.Errorf("set %s is in use, and nothing was changed:\n  - %s\n"+
-				"Stop the relays and let the events be delivered, or add --lose-undelivered", set,
+			return fmt.Errorf("undo migrations of set %s: it is in use, and nothing was changed:\n  - %s\n"+
+				"stop the relays after they have delivered the events, or add --lose-undelivered", set,
 				strings.Join(uses, "\n  - "))
 		}
 		says := fmt.Sprintf("%s of set %s will be undone, with the rows of their tables", which, set)

@@ -13,7 +13,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/cli"
 )
 
-// terminal returns the two ends of a pseudo-terminal: keyboard is what a person types into.
+// terminal returns the two ends of a pseudo-terminal. A write to keyboard is typed input of tty.
 func terminal(t *testing.T) (keyboard, tty *os.File) {
 	t.Helper()
 	open := func(path string) *os.File {
