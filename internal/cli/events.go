@@ -202,7 +202,7 @@ type chosenEvents struct {
 	do func(context.Context, view, operate.Selection) (int, error)
 	// none, unfit and said are what it says of no event, of ids that do not fit, and of so many
 	// events.
-	none, unfit, said, noun string
+	none, unfit, said string
 }
 
 func (e *chosenEvents) flags(flags *pflag.FlagSet) {
@@ -255,13 +255,13 @@ func (e *chosenEvents) run(a *application, cmd *cobra.Command, args []string, ma
 		if done.Events == 0 && v.c.Output != "json" {
 			return err // it was said
 		}
-		return cmp.Or(a.printResult(v.c.Output, done, e.said, counted(done.Events, e.noun), e.of), err)
+		return cmp.Or(a.printResult(v.c.Output, done, e.said, counted(done.Events, "event"), e.of), err)
 	})
 }
 
 func (a *application) retryEvents(of *admin.Of, tenant *string, mapping *pflag.FlagSet) *cobra.Command {
 	e := chosenEvents{of: of, tenant: tenant, none: "no event of %s waits for its next attempt",
-		unfit: "do not wait for an attempt", said: "%s of %s will be tried now", noun: "event"}
+		unfit: "do not wait for an attempt", said: "%s of %s will be tried now"}
 	e.do = func(ctx context.Context, v view, chosen operate.Selection) (int, error) {
 		by := e.by.operator()
 		return v.RetryNow(ctx, chosen, by.Actor, by.Reason)
@@ -277,7 +277,7 @@ func (a *application) retryEvents(of *admin.Of, tenant *string, mapping *pflag.F
 func (a *application) skipEvents(of *admin.Of, tenant *string, mapping *pflag.FlagSet) *cobra.Command {
 	var ask consent
 	e := chosenEvents{of: of, tenant: tenant, none: "no undelivered events of %s are chosen", unfit: "not undelivered",
-		noun: "event", said: "skipped %s of %s: see outbox dlq list --error 'skipped by'"}
+		said: "skipped %s of %s: see outbox dlq list --error 'skipped by'"}
 	e.do = func(ctx context.Context, v view, chosen operate.Selection) (int, error) {
 		total, _, err := v.Undelivered(ctx, chosen)
 		if err != nil || total == 0 {
