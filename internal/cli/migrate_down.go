@@ -38,7 +38,7 @@ func (a *application) migrateDown() *cobra.Command {
 			return err
 		}
 		uses, err := usesOf(cmd.Context(), c, set)
-		if err != nil {
+		if err != nil && !lose {
 			return fmt.Errorf("look for undelivered events: %w", err)
 		}
 		if len(uses) > 0 && !lose && !ask.dryRun {
