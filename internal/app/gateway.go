@@ -85,7 +85,13 @@ func (a *api) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	store := wakingRuns{runs, func() { a.waker.wake(notifier) }}
+	var store crawl.Store = noRuns{}
+	ready := db.Ping
+	if runs != nil {
+		store, ready = wakingRuns{runs, func() { a.waker.wake(notifier) }}, runs.Readable
+	} else {
+		a.log.Warn("requests for runs are refused", "error", crawl.ErrNoTables)
+	}
 	hub, err := a.hub(store, live)
 	if err != nil {
 		return err
@@ -112,7 +118,7 @@ func (a *api) run(ctx context.Context) error {
 			return db.Listen(behind, a.log, func(string) { g.Wake() })
 		})
 	}
-	a.part.serve(behind, &background, runs.Readable)
+	a.part.serve(behind, &background, ready)
 	a.log.Info("serving the API", "address", a.listener.Addr().String(), "auth", a.cfg.Serve.Auth, "crawlers",
 		names(a.crawlers), "database", MaskDatabase(a.cfg.Database), heard)
 	if a.extras.Serving != nil {
@@ -123,14 +129,16 @@ func (a *api) run(ctx context.Context) error {
 	return errors.Join(err, background.Wait())
 }
 
-// openStores opens what the API reads and writes. With authentication off a role needs nothing of
-// the tokens.
-func (a *api) openStores(ctx context.Context, db ForParts) (Runs, Tokens, error) {
-	runs, err := db.Runs(ctx)
-	if err != nil {
-		return nil, nil, err
+// openStores opens what the API reads and writes. runs is nil if the database has no tables of runs.
+// With authentication off a role needs nothing of the tokens.
+func (a *api) openStores(ctx context.Context, db ForParts) (runs Runs, _ Tokens, err error) {
+	runs, err = db.Runs(ctx)
+	if schema, ok := errors.AsType[*outbox.SchemaError](err); ok && len(schema.Missing) == 0 {
+		runs, err = nil, nil
+	} else if err == nil {
+		err = runs.CheckGateway(ctx)
 	}
-	if err := runs.CheckGateway(ctx); err != nil {
+	if err != nil {
 		return nil, nil, err
 	}
 	tokens, err := db.Tokens(ctx)

@@ -32,6 +32,37 @@ func (w *waker) wake(others Notifier) {
 	}
 }
 
+// noRuns stands for the runs of a database without their tables. It has what a gateway calls.
+type noRuns struct{ crawl.Store }
+
+func (noRuns) CreateRun(context.Context, string, crawl.NewRun, int) (r crawl.Run, created bool, err error) {
+	return r, false, crawl.ErrNoTables
+}
+
+func (noRuns) GetRun(context.Context, string, uuid.UUID) (r crawl.Run, err error) {
+	return r, crawl.ErrNoTables
+}
+
+func (noRuns) ListRuns(context.Context, string, crawl.RunFilter) ([]crawl.Run, bool, error) {
+	return nil, false, crawl.ErrNoTables
+}
+
+func (noRuns) ListEvents(context.Context, string, uuid.UUID, int64, int) ([]crawl.Event, error) {
+	return nil, crawl.ErrNoTables
+}
+
+func (noRuns) LastSeqs(context.Context, string, []uuid.UUID) (map[uuid.UUID]int64, error) {
+	return nil, crawl.ErrNoTables
+}
+
+func (noRuns) EndedRuns(context.Context, string, []uuid.UUID) (map[uuid.UUID]int64, error) {
+	return nil, crawl.ErrNoTables
+}
+
+func (noRuns) Change(context.Context, string, uuid.UUID, crawl.Change) (c crawl.Changed, err error) {
+	return c, crawl.ErrNoTables
+}
+
 // wakingRuns is a store that wakes the relays after each commit that has something for them. Else
 // an event would wait for a relay's next poll.
 type wakingRuns struct {

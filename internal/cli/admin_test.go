@@ -17,11 +17,17 @@ import (
 // asOperator asks the admin API, as whoever has the token if there is one.
 func (g gatewayAt) asOperator(token, method, path string, body any) (status int, answer []byte) {
 	g.env.t.Helper()
+	return g.ask(token, method, "/v1/admin"+path, body)
+}
+
+// ask sends a request to the server, with the token if there is one.
+func (g gatewayAt) ask(token, method, path string, body any) (status int, answer []byte) {
+	g.env.t.Helper()
 	text, err := json.Marshal(body)
 	if err != nil {
 		g.env.t.Fatal(err)
 	}
-	r, err := http.NewRequestWithContext(g.env.t.Context(), method, g.url+"/v1/admin"+path, bytes.NewReader(text))
+	r, err := http.NewRequestWithContext(g.env.t.Context(), method, g.url+path, bytes.NewReader(text))
 	if err != nil {
 		g.env.t.Fatal(err)
 	}

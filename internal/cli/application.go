@@ -149,7 +149,8 @@ func (a *application) hint(command string, err error) string {
 		// was told of the database.
 		text := "outbox migrate up without --set makes the tables of core and events"
 		if command == "serve" {
-			text += ", and outbox serve needs those of core and crawl: outbox migrate up --set core,crawl"
+			text += ", and a worker needs those of core and crawl: outbox migrate up --set core,crawl, or leave the " +
+				"worker out: --parts gateway,relay"
 		}
 		return text + ". If --database named the database here, give the same --database"
 	}

@@ -547,3 +547,35 @@ func TestServeBesideStrangersLocks(t *testing.T) {
 		t.Errorf("status %d: %s", status, body)
 	}
 }
+
+// A server without tables of runs serves the page, the admin API and its other requests. Requests
+// for runs name the set that makes the tables.
+func TestServeWithoutRuns(t *testing.T) {
+	t.Parallel()
+	e := env{t: t, database: testenv.Database(t), redis: "redis://127.0.0.1:1"}
+	e.ok("", "migrate", "up", "--set", "core")
+	g := e.serving("--parts", "gateway", "--auth", "none", "--admin", "read")
+	id := "/v1/runs/" + uuid.NewString()
+	for _, c := range []struct {
+		method, path string
+		body         any
+		status       int
+		says         string
+	}{
+		{"GET", "/ui/", nil, 200, "<html"},
+		{"GET", "/v1/admin/overview", nil, 200, `"table":"outbox_events"`},
+		{"GET", "/v1/admin/events", nil, 200, `"items":[]`},
+		{"GET", "/v1/runs", nil, 404, "outbox migrate up --set crawl"},
+		{"POST", "/v1/runs", map[string]any{"appPackage": "p"}, 404, "outbox migrate up --set crawl"},
+		{"GET", id, nil, 404, "outbox migrate up --set crawl"},
+		{"POST", id + "/start", map[string]any{}, 404, "outbox migrate up --set crawl"},
+		{"POST", id + "/events", map[string]any{"events": []any{map[string]any{"type": "A"}}}, 404, "--set crawl"},
+		{"GET", id + "/events", nil, 404, "outbox migrate up --set crawl"},
+		{"GET", id + "/stream", nil, 404, "outbox migrate up --set crawl"},
+	} {
+		status, answer := g.ask("", c.method, c.path, c.body)
+		if status != c.status || !strings.Contains(string(answer), c.says) {
+			t.Errorf("%s %s: status %d, want %d and %q: %s", c.method, c.path, status, c.status, c.says, answer)
+		}
+	}
+}

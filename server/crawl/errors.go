@@ -22,6 +22,9 @@ var (
 	ErrEventReused = errors.New("the event id was used for another event")
 	// ErrLeaseLost says that the run is another worker's by now.
 	ErrLeaseLost = errors.New("the lease of the run is lost")
+	// ErrNoTables says that the database has no tables of runs.
+	ErrNoTables = errors.New("the database of this server has no tables of runs; run: outbox migrate up " +
+		"--set crawl, then restart the server")
 	// ErrNoRun says that no run waits for a worker.
 	ErrNoRun = errors.New("no run waits")
 )

@@ -84,7 +84,7 @@ func (rf refuser) refusal(ctx context.Context, part string, err error) *problem 
 		return unauthorized(err)
 	case errors.Is(err, crawl.ErrNotFound):
 		return newProblem(http.StatusNotFound, "there is no such run")
-	case errors.Is(err, subscription.ErrUnknown):
+	case errors.Is(err, crawl.ErrNoTables), errors.Is(err, subscription.ErrUnknown):
 		return newProblem(http.StatusNotFound, err.Error())
 	case errors.Is(err, subscription.ErrExists), errors.Is(err, subscription.ErrState):
 		return newProblem(http.StatusConflict, err.Error())

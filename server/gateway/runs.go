@@ -172,7 +172,7 @@ as it is now, with the header Idempotency-Replayed; if
 the request was another one, 409. Where too many runs of the tenant wait already,
 429: try again when some have started. Crawlers known here: `+
 			strings.Join(a.cfg.Runs.Crawlers(), ", ")+`.`,
-		http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
+		http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
 		http.StatusTooManyRequests)
 	Register(a.API, create, a.createRun)
 	Register(a.API, a.operation("getRun", http.MethodGet, "/v1/runs/{id}", token.Read, http.StatusOK, "Show a run",
@@ -180,7 +180,7 @@ the request was another one, 409. Where too many runs of the tenant wait already
 		http.StatusNotFound, http.StatusTooManyRequests), a.getRun)
 	Register(a.API, a.operation("listRuns", http.MethodGet, "/v1/runs", token.Read, http.StatusOK, "List runs",
 		"The newest first, fewer than asked for where they are large. Runs that are created while one turns the pages "+
-			"do not move the others.", http.StatusTooManyRequests), a.listRuns)
+			"do not move the others.", http.StatusNotFound, http.StatusTooManyRequests), a.listRuns)
 }
 
 type changeRequest struct {

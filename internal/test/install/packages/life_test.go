@@ -99,10 +99,9 @@ func TestLifeOfAPackage(t *testing.T) {
 
 	d.write(t, "/etc/credstore/outbox.database-url", tcp(t, database)+"\n")
 	d.write(t, "/etc/credstore/outbox.sink", "redis+stream://"+redis.addr+"?create=true\n")
-	d.write(t, "/etc/outbox/env", "OUTBOX_PARTS=relay\n")
 	settings, err := os.ReadFile(d.path("/etc/outbox/outbox.yaml"))
 	noError(t, err)
-	const mine = "\nlease_ttl: 2s\ntable: outbox_events\nhttp: 127.0.0.1:0\n"
+	const mine = "\nlease_ttl: 2s\ntable: outbox_events\n"
 	noError(t, os.WriteFile(d.path("/etc/outbox/outbox.yaml"), append(settings, mine...), 0o640))
 
 	l := &load{pool: pool, stop: make(chan struct{}), written: map[string]int{}}

@@ -74,7 +74,7 @@ func TestUnderSystemd(t *testing.T) {
 	units := filepath.Join(home, ".config/systemd/user")
 	noError(t, os.MkdirAll(units, 0o700))
 	noError(t, os.WriteFile(filepath.Join(units, "outbox.service"), []byte(unit), 0o600))
-	noError(t, os.WriteFile(filepath.Join(home, "env"), []byte("OUTBOX_PARTS=relay\nOUTBOX_DATABASE_URL="+database+
+	noError(t, os.WriteFile(filepath.Join(home, "env"), []byte("OUTBOX_DATABASE_URL="+database+
 		"\nOUTBOX_SINK=redis+stream://"+redis.addr+"?create=true\n"), 0o600))
 	testenv.Run(t, exec.Command("cp", filepath.Join(there, "outbox.yaml"), home))
 	testenv.Run(t, exec.Command(program, "migrate", "up", "--database", database))
