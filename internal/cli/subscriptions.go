@@ -54,13 +54,16 @@ func (a *application) subscriptionsAdd() *cobra.Command {
 			did := "%s is there, with these settings"
 			if created {
 				did = "made subscription %s"
+				if n.Tenant == "" {
+					did += " of all tenants, which consumers ask by SQL; over HTTP they ask for one made with --tenant"
+				}
 			}
 			return a.printResult(c.Output, subscribed{n.Name, created}, did, n.Name)
 		})
 	})
 	flags := cmd.Flags()
 	flags.StringSliceVar(&n.Types, "topic", nil, "`names` of the topics (default: all)")
-	flags.StringVar(&n.Tenant, "tenant", "", "`name` of the tenant of the events (default: all)")
+	flags.StringVar(&n.Tenant, "tenant", "", "`name` of the tenant of the events, required for use over HTTP (default: all)")
 	flags.StringVar(&from, "from", "latest", "start `time`: earliest, latest, or RFC 3339")
 	flags.StringVar(&lease, "lease", "30s", "`duration` until an unacknowledged event is sent again")
 	flags.IntVar(&n.MaxAttempts, "attempts", subscription.DefaultAttempts, "attempts until an event is a dead letter")

@@ -32,10 +32,10 @@ func TestSubscriptions(t *testing.T) {
 		{"subscriptions list", "billing", 0},
 		{"subscriptions list -o json", `"tenant": "acme"`, 0},
 		{"subscriptions replay billing --from 2026-01-01T00:00:00Z", "gets again", 0},
-		{"subscriptions replay none --from 2026-01-01T00:00:00Z", "there is no such subscription", 1},
+		{"subscriptions replay none --from 2026-01-01T00:00:00Z", "there is no such subscription: ", 1},
 		{"subscriptions replay billing", "--from", 2},
 		{"subscriptions remove audit --yes", "removed subscription audit", 0},
-		{"subscriptions remove audit --yes", "there is no such subscription", 1},
+		{"subscriptions remove audit --yes", "there is no such subscription: ", 1},
 	} {
 		r := e.run("", strings.Fields(c.args)...)
 		if r.code != c.code || !strings.Contains(r.out+r.err, c.want) {

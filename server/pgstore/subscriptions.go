@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -46,9 +47,9 @@ func (s *Subscriptions) ask(
 		store.Ask{Name: "subscription_known", Data: of, Row: func(row store.Row) error { return row.Scan(&known) }},
 		store.Ask{Name: statement, Data: data, Row: row})
 	if err == nil && !known {
-		return subscription.ErrUnknown
+		err = subscription.ErrUnknown
 	}
-	return explained(err)
+	return of.explained(err)
 }
 
 // limits are what the table's constraints say.
@@ -61,14 +62,19 @@ var limits = map[string]string{
 }
 
 // explained turns what the functions refuse into the errors of package subscription.
-func explained(err error) error {
+func (of named) explained(err error) error {
 	var server *pgconn.PgError
-	if !errors.As(err, &server) {
+	unknown := errors.Is(err, subscription.ErrUnknown) || errors.As(err, &server) && server.Code == "42704"
+	switch {
+	case unknown && of.Tenant != "":
+		return fmt.Errorf("%w: tenant %s has none named %s; over HTTP a token reaches the subscriptions of its tenant, "+
+			"which are made with: outbox subscriptions add %[3]s --tenant %[2]s", subscription.ErrUnknown, of.Tenant, of.Name)
+	case unknown:
+		return fmt.Errorf("%w: %s", subscription.ErrUnknown, of.Name)
+	case server == nil:
 		return err
 	}
 	switch server.Code {
-	case "42704":
-		return subscription.ErrUnknown
 	case "23505", "42501": // of another tenant: its row is hidden, and there
 		return subscription.ErrExists
 	case "55000":
@@ -174,7 +180,28 @@ func (s *Subscriptions) Subscribe(ctx context.Context, n subscription.Settings) 
 	if err == nil && made == nil {
 		return false, fmt.Errorf("%w: %d", subscription.ErrTooMany, n.Limit)
 	}
-	return made != nil && *made, explained(err)
+	err = named{n.Name, n.Tenant}.explained(err)
+	if errors.Is(err, subscription.ErrExists) {
+		err = s.explainExisting(ctx, n.Name, n.Tenant)
+	}
+	return made != nil && *made, err
+}
+
+// explainExisting returns an ErrExists that names the settings of the subscription that has the name, if it
+// is one of the tenant.
+func (s *Subscriptions) explainExisting(ctx context.Context, name, tenant string) error {
+	all, err := s.List(ctx, tenant)
+	for _, e := range all {
+		if e.Name == name {
+			types := "all"
+			if e.Types != nil {
+				types = strings.Join(e.Types, ", ")
+			}
+			return fmt.Errorf("%w: %s is of tenant %s, with types %s, lease %s and %d attempts", subscription.ErrExists, name,
+				cmp.Or(e.Tenant, "(all)"), types, e.Lease, e.MaxAttempts)
+		}
+	}
+	return cmp.Or(err, fmt.Errorf("%w: %s is not of tenant %s", subscription.ErrExists, name, tenant))
 }
 
 // Rewind implements subscription.Store.

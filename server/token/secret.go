@@ -54,9 +54,8 @@ func New(tenant, name string, scopes []Scope) (t Token, text string, sum [32]byt
 	}
 	if tenant == AllTenants && slices.ContainsFunc(t.Scopes,
 		func(s Scope) bool { return s != AdminRead && s != AdminWrite }) {
-		return Token{}, "", sum, fmt.Errorf("make token: tenant %s is for the scopes %s and %s "+
-			"alone", AllTenants, AdminRead,
-			AdminWrite)
+		return Token{}, "", sum, fmt.Errorf("make token: tenant %s is for the scopes %s and %s alone; "+
+			"for the others name the tenant that the token speaks for", AllTenants, AdminRead, AdminWrite)
 	}
 	t.ID = random(8)[:idLength]
 	secret := random(secretBytes)
