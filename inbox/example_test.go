@@ -13,6 +13,24 @@ import (
 	"github.com/outboxrelay/outbox/store/postgres"
 )
 
+// An order is shipped once, however often its message comes.
+func ExampleInbox_Once() {
+	ship := func(context.Context, pgx.Tx, []byte) error { return nil }
+	handle := func(ctx context.Context, db *pgxpool.Pool, id string, data []byte) error {
+		in, err := postgres.NewInbox(inbox.Config{Consumer: "shipping"}) // or sqlite.NewInbox, postgres.NewSQLInbox
+		if err != nil {
+			return err
+		}
+		return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+			result, err := in.Once(ctx, tx, inbox.ID{Event: id, Payload: data}, func() error { return ship(ctx, tx, data) })
+			fmt.Println(result) // Done, or Duplicate
+			return err
+		})
+	}
+	fmt.Println(handle != nil)
+	// Output: true
+}
+
 // A mail is sent once, as far as the mail's server recognises its id, and never while another
 // process sends it.
 func ExampleInbox_Claim() {

@@ -129,8 +129,8 @@ func (a *api) run(ctx context.Context) error {
 	return errors.Join(err, background.Wait())
 }
 
-// openStores opens what the API reads and writes. runs is nil if the database has no tables of runs.
-// With authentication off a role needs nothing of the tokens.
+// openStores opens what the API reads and writes. runs is nil if the database has no tables of
+// runs. With authentication off a role needs nothing of the tokens.
 func (a *api) openStores(ctx context.Context, db ForParts) (runs Runs, _ Tokens, err error) {
 	runs, err = db.Runs(ctx)
 	if schema, ok := errors.AsType[*outbox.SchemaError](err); ok && len(schema.Missing) == 0 {

@@ -94,6 +94,41 @@ func checkTarget(t *testing.T, page, to, anchor string) {
 // docs/adr have what they say.
 var elsewhere = regexp.MustCompile(`SEED_FACTS|DESIGN(\.md| §)|\b[Ii]ssue \d+,|\bseed 00\d|\bADR \d`)
 
+// A block of Go that names a file of tests above it is in that file, paragraph by paragraph, and so
+// it is compiled.
+func TestCodeOfDocumentsIsCompiled(t *testing.T) {
+	t.Parallel()
+	block := regexp.MustCompile("(?ms)^<!-- (\\S+_test\\.go) -->\n```go\n(.*?)^```$")
+	indent := regexp.MustCompile(`(?m)^\t+`)
+	found := 0
+	pages, err := filepath.Glob("../../docs/*/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range block.FindAllStringSubmatch(string(text), -1) {
+			found++
+			code, err := os.ReadFile("../../" + m[1])
+			if err != nil {
+				t.Fatalf("%s: %v", page, err)
+			}
+			compiled := indent.ReplaceAllString(string(code), "")
+			for paragraph := range strings.SplitSeq(strings.TrimSpace(indent.ReplaceAllString(m[2], "")), "\n\n") {
+				if !strings.Contains(compiled, paragraph) {
+					t.Errorf("%s: %s lacks\n%s", page, m[1], paragraph)
+				}
+			}
+		}
+	}
+	if found < 4 {
+		t.Errorf("found %d blocks of code that name their file, want 4 or more", found)
+	}
+}
+
 // The headers of migrations are as they were when somebody may have applied or exported them.
 func TestSourcesAreInTheRepository(t *testing.T) {
 	t.Parallel()

@@ -164,7 +164,8 @@ func testAdminOperations(e env, tables []string) {
 		}
 	}
 	if described != len(asked) {
-		e.t.Errorf("the test asks for %d operations, and the OpenAPI document has %d: add the new ones", len(asked), described)
+		e.t.Errorf("the test asks for %d operations, and the OpenAPI document has %d: add the new ones",
+			len(asked), described)
 	}
 }
 
@@ -185,8 +186,8 @@ func testRoleCommands(e env, tables []string) {
 				"subscriptions remove a")
 			continue
 		}
-		id := query[string](e, "SELECT "+map[bool]string{true: "event_id", false: "id"}[table == "event_outbox"]+
-			"::text FROM "+table+" LIMIT 1")
+		column := map[bool]string{true: "event_id", false: "id"}[table == "event_outbox"]
+		id := query[string](e, "SELECT "+column+"::text FROM "+table+" LIMIT 1")
 		of += " --tenant default"
 		read = append(read, "events"+of, "why "+id+of, "events show "+id+of)
 		act = append(act, "events retry --reason r"+of, "events skip --yes --reason r"+of)
@@ -194,7 +195,8 @@ func testRoleCommands(e env, tables []string) {
 	for _, role := range []struct {
 		name  string
 		lines []string
-	}{{"outbox_reader", read}, {"outbox_operator", append(read, act...)}, {"outbox_relay", []string{"sinks", "lanes", "purge"}}} {
+	}{{"outbox_reader", read}, {"outbox_operator", append(read, act...)},
+		{"outbox_relay", []string{"sinks", "lanes", "purge"}}} {
 		as := e.login(role.name)
 		for _, line := range role.lines {
 			r := as.run("", strings.Fields(line)...)

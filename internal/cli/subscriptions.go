@@ -55,7 +55,7 @@ func (a *application) subscriptionsAdd() *cobra.Command {
 			if created {
 				did = "made subscription %s"
 				if n.Tenant == "" {
-					did += " of all tenants, which consumers ask by SQL; over HTTP they ask for one made with --tenant"
+					did += " of all tenants, to be asked by SQL; for HTTP, make one with --tenant"
 				}
 			}
 			return a.printResult(c.Output, subscribed{n.Name, created}, did, n.Name)

@@ -187,8 +187,8 @@ func (s *Subscriptions) Subscribe(ctx context.Context, n subscription.Settings) 
 	return made != nil && *made, err
 }
 
-// explainExisting returns an ErrExists that names the settings of the subscription that has the name, if it
-// is one of the tenant.
+// explainExisting returns an ErrExists that names the settings of the subscription that has the
+// name, if it is one of the tenant.
 func (s *Subscriptions) explainExisting(ctx context.Context, name, tenant string) error {
 	all, err := s.List(ctx, tenant)
 	for _, e := range all {

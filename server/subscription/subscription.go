@@ -34,8 +34,8 @@ var ErrTooMany = errors.New("the tenant has as many subscriptions as it may have
 
 // ErrExists says that there is a subscription of the name already, with other settings or of
 // another tenant.
-var ErrExists = errors.New("a subscription of this name exists with other settings or for another tenant; remove it or " +
-	"choose another name")
+var ErrExists = errors.New("a subscription of this name exists with other settings or for another tenant; " +
+	"remove it or choose another name")
 
 // Given is an event that a subscription gives, until it is acknowledged with its token or its lease
 // is over.

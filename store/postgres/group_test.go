@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -189,5 +190,45 @@ func TestGroupSpeaksForTheApplication(t *testing.T) {
 					"SELECT coalesce(min(error_history::text), '') FROM job_dlq"))
 			}
 		})
+	}
+}
+
+// A group that lacks a table or a right ends at its start, and names the command.
+func TestGroupNamesWhatItLacks(t *testing.T) {
+	t.Parallel()
+	run := func(pool *pgxpool.Pool) error {
+		g, err := group.New(postgres.NewDB(pool), postgres.Transactions(pool), group.Config{Name: "billing"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		group.Handle(g, "a", func(context.Context, pgx.Tx, group.Message[json.RawMessage]) error { return nil })
+		ctx, cancel := context.WithTimeout(t.Context(), tier.Patience())
+		defer cancel()
+		return g.Run(ctx)
+	}
+	wants := func(err error, want string) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want one with %q", err, want)
+		}
+	}
+	url := testenv.Database(t)
+	pool := pgtest.Sessions(t, url)
+	err := run(pool)
+	wants(err, "outbox migrate up --set core")
+	if _, ok := errors.AsType[*outbox.SchemaError](err); !ok {
+		t.Errorf("%v is no SchemaError", err)
+	}
+	if err := pgmigrations.Up(t.Context(), url, "core"); err != nil {
+		t.Fatal(err)
+	}
+	wants(run(pool), "outbox migrate up --set log")
+	if err := pgtest.ApplyRoles(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	err = run(pgtest.As(t, pool, "outbox_reader"))
+	wants(err, "GRANT outbox_consumer TO")
+	if !errors.Is(err, outbox.ErrNotAllowed) {
+		t.Errorf("%v is no ErrNotAllowed", err)
 	}
 }

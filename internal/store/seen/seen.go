@@ -5,12 +5,16 @@ package seen
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/inbox"
 	"github.com/outboxrelay/outbox/internal/store/cold"
+	"github.com/outboxrelay/outbox/internal/store/migration"
 	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
@@ -44,6 +48,18 @@ func (s Store[Tx]) Open(tx Tx) (*cold.Tx, error) {
 func (s Store[Tx]) Register(ctx context.Context, tx Tx, consumer string, keep time.Duration) error {
 	_, err := s.change(ctx, tx, "inbox_register",
 		query{Consumer: consumer, Keep: keep.Microseconds(), Now: time.Now()})
+	var server interface{ SQLState() string }
+	state := ""
+	if errors.As(err, &server) {
+		state = server.SQLState()
+	}
+	switch {
+	case state == "42501":
+		return fmt.Errorf("%w; run: outbox migrate roles, then GRANT outbox_consumer TO the consumer's login: %w",
+			outbox.ErrNotAllowed, err)
+	case state == "42P01", err != nil && strings.Contains(err.Error(), "no such table: "): // PostgreSQL, SQLite
+		return fmt.Errorf("%w: %w", migration.CheckColumns("outbox_inbox_consumers", nil, nil, nil), err)
+	}
 	return err
 }
 
