@@ -16,7 +16,7 @@ BEGIN
 END
 $do$;
 ALTER TABLE outbox DROP CONSTRAINT IF EXISTS outbox_adr004;
-DROP TRIGGER IF EXISTS outbox_fail ON outbox;
+DROP TRIGGER IF EXISTS outbox_settle ON outbox;
 SET lock_timeout = 0;
 DO $do$
 BEGIN
@@ -39,7 +39,7 @@ BEGIN
     LOCK TABLE outbox IN ACCESS EXCLUSIVE MODE;
     DROP TRIGGER IF EXISTS outbox_fill ON outbox;
     DROP FUNCTION IF EXISTS outbox_fill();
-    DROP FUNCTION IF EXISTS outbox_fail();
+    DROP FUNCTION IF EXISTS outbox_settle();
     DROP INDEX IF EXISTS outbox_undelivered, outbox_waiting, outbox_tenants, outbox_upgrade;
     FOR c IN SELECT attname AS name FROM pg_attribute
               WHERE attrelid = 'outbox'::regclass AND attnum > 0 AND NOT attisdropped

@@ -5,7 +5,8 @@
 --
 -- as the table's owner, after `outbox migrate up`. Whoever writes the old columns goes on: nothing is renamed, no type
 -- changes but that status becomes wide enough for FAILED, and a trigger fills the new columns from the old ones, and
--- type from event_topic. What publishes from the table now must stop before the relay starts. ERR becomes DEAD.
+-- type from event_topic. What publishes from the table now must stop before the relay starts. ERR becomes DEAD. A SENT
+-- row gets the time at which it was written as its time of delivery.
 -- No statement holds a lock while rows are read or filled; each waits 2 s at most for one. Stopped at any point, the
 -- file can be run again and goes on. downgrade-outbox.sql takes it back. For a table of another name replace outbox.
 
@@ -89,10 +90,25 @@ BEGIN
     $fn$;
     CREATE TRIGGER outbox_fill BEFORE INSERT ON outbox FOR EACH ROW EXECUTE FUNCTION outbox_fill();
     -- A publisher of old that is still running.
-    CREATE FUNCTION outbox_fail() RETURNS trigger LANGUAGE plpgsql
-        AS $fn$ BEGIN NEW.status := 'DEAD'; RETURN NEW; END $fn$;
-    CREATE TRIGGER outbox_fail BEFORE INSERT OR UPDATE OF status ON outbox
-        FOR EACH ROW WHEN (NEW.status::text = 'ERR') EXECUTE FUNCTION outbox_fail();
+    CREATE FUNCTION outbox_settle() RETURNS trigger LANGUAGE plpgsql AS $fn$
+    BEGIN
+        IF NEW.status::text = 'ERR' THEN
+            NEW.status := 'DEAD';
+        ELSE
+            NEW.processed_at := now();
+        END IF;
+        RETURN NEW;
+    END
+    $fn$;
+    CREATE TRIGGER outbox_settle BEFORE INSERT OR UPDATE OF status ON outbox FOR EACH ROW
+        WHEN (NEW.status::text = 'ERR' OR NEW.status::text = 'SENT' AND NEW.processed_at IS NULL) EXECUTE FUNCTION outbox_settle();
+    -- A column's default draws from the sequence with the rights of the role that inserts.
+    FOR c IN SELECT DISTINCT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(a.grantee)) END AS writer
+               FROM (SELECT relacl AS acl FROM pg_class WHERE oid = 'outbox'::regclass
+                     UNION ALL SELECT attacl FROM pg_attribute WHERE attrelid = 'outbox'::regclass) t, aclexplode(t.acl) a
+              WHERE a.privilege_type = 'INSERT' LOOP
+        EXECUTE 'GRANT USAGE ON SEQUENCE outbox_position_seq TO ' || c.writer;
+    END LOOP;
 END
 $do$;
 
@@ -127,6 +143,7 @@ BEGIN
                    schema_version = coalesce(t.schema_version, t.schema_ver, 1),
                    retry_count    = coalesce(t.retry_count, t.retry_cnt, 0),
                    status         = CASE t.status WHEN 'ERR' THEN 'DEAD' ELSE t.status END,
+                   processed_at   = CASE t.status WHEN 'SENT' THEN coalesce(t.processed_at, t.created_at) ELSE t.processed_at END,
                    position       = n.position
               FROM numbered n
              WHERE t.id = n.id
@@ -163,4 +180,18 @@ ALTER TABLE outbox VALIDATE CONSTRAINT outbox_adr004;
 ALTER TABLE outbox ALTER COLUMN position SET NOT NULL;   -- by the constraint: no row is read
 ALTER TABLE outbox SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 10000,
                         autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_limit = 2000);
+-- What the roles of "outbox migrate roles" may do with outbox_events, where they exist.
+DO $do$
+DECLARE
+    c record;
+BEGIN
+    FOR c IN SELECT * FROM (VALUES
+        ('outbox_relay',    'SELECT, DELETE, UPDATE (status, retry_count, next_retry_at, error_message, error_history, delivered_to, processed_at)', 'SELECT'),
+        ('outbox_operator', 'SELECT, INSERT, UPDATE (payload, status, retry_count, next_retry_at, error_message, error_history, delivered_to, processed_at, generation)', 'USAGE'),
+        ('outbox_reader',   'SELECT', 'SELECT')) v (role, rights, of_position) WHERE to_regrole(role) IS NOT NULL LOOP
+        EXECUTE pg_catalog.format('GRANT %s ON outbox TO %I', c.rights, c.role);
+        EXECUTE pg_catalog.format('GRANT %s ON SEQUENCE outbox_position_seq TO %I', c.of_position, c.role);
+    END LOOP;
+END
+$do$;
 ANALYZE outbox;

@@ -145,7 +145,8 @@ func checkUpgraded(t *testing.T, conn *pgx.Conn, late int) {
 		   AND o.payload = b.payload AND o.status = CASE b.status WHEN 'ERR' THEN 'DEAD' ELSE b.status END
 		   AND o.retry_count = b.retry_cnt AND o.created_at = b.created_at AND o.occurred_at = b.created_at
 		   AND o.source_bc = 'default' AND o.generation = 0
-		   AND num_nulls(o.aggregate_type, o.destination_topics, o.metadata, o.next_retry_at, o.error_message, o.processed_at) = 6`)
+		   AND o.processed_at IS NOT DISTINCT FROM CASE b.status WHEN 'SENT' THEN b.created_at END
+		   AND num_nulls(o.aggregate_type, o.destination_topics, o.metadata, o.next_retry_at, o.error_message) = 5`)
 	if all := one[int](t, conn, "SELECT count(*) FROM outbox"); same != legacyRows || all != legacyRows+late || late == 0 {
 		t.Errorf("%d of %d rows are as they should be, and there are %d, %d of them written meanwhile", same, legacyRows, all,
 			late)
