@@ -112,11 +112,11 @@ func showPlan(w io.Writer, plan migration.Adoption) {
 		if t.Was != "" {
 			was = ", now called " + t.Was
 		}
-		rows := ""
-		if len(plan.Problems) == 0 { // else they were not counted
-			rows = fmt.Sprintf("%d rows, ", t.Rows)
+		rows := "rows not counted"
+		if t.Rows != nil {
+			rows = fmt.Sprintf("%d rows", *t.Rows)
 		}
-		fmt.Fprintf(w, "%s exists%s: %s%s\n", t.Name, was, rows, t.Size)
+		fmt.Fprintf(w, "%s exists%s: %s, %s\n", t.Name, was, rows, t.Size)
 		for i, step := range t.Steps {
 			fmt.Fprintf(w, "%3d. %s\n", i+1, step)
 		}

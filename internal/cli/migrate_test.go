@@ -34,6 +34,8 @@ func TestMigratePlan(t *testing.T) {
 		if r := e.run("", args...); r.code != 1 || !strings.Contains(r.out+r.err, "column namespace of apps may be NULL") ||
 			strings.Contains(r.out+r.err, " rows") {
 			t.Errorf("%s: exit code %d\n%s%s", args, r.code, r.out, r.err)
+		} else if len(args) == 3 {
+			contains(t, r.out, "apps exists: rows not counted")
 		}
 	}
 	if _, err := conn.Exec(t.Context(), "ALTER TABLE apps ALTER COLUMN namespace SET NOT NULL"); err != nil {

@@ -16,7 +16,7 @@ func (a Adoption) Empty() bool {
 type AdoptedTable struct {
 	Name  string   `json:"name"`
 	Was   string   `json:"was,omitempty"` // its name until then, where up changes it
-	Rows  int64    `json:"rows"`
+	Rows  *int64   `json:"rows"`          // nil: not counted, because the table has a problem
 	Size  string   `json:"size"`
 	Steps []string `json:"steps"` // in plain words, in order
 }
