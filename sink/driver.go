@@ -33,6 +33,10 @@ type Driver struct {
 	// Check says what is wrong with a URL, without connecting and without showing a password. Nil
 	// finds nothing wrong.
 	Check func(url string) error
+	// Files opens the files that a URL names, such as certificates, and says what is wrong with
+	// them, without connecting and without showing a secret. It is called for URLs that Check finds
+	// right. Nil: a URL names none, or Check reads them.
+	Files func(url string) error
 	// Mask names the server for logs and people: no user, no password, no options. Nil shows all
 	// but user, password and options.
 	Mask func(url string) string

@@ -127,8 +127,10 @@ func (all outlets) connectLater(ctx context.Context, p process, names []string) 
 			one := all[name]
 			err := tryOpening(ctx, func(ctx context.Context) error { return one.open(ctx, p) },
 				func(err error, tell bool) (again bool) {
-					if tell {
+					if class, _ := outbox.Classify(err); tell && class == outbox.ClassUnavailable {
 						p.log.Warn("waiting for "+one.String(), "error", err)
+					} else if tell {
+						p.log.Error("cannot open "+one.String()+"; its events wait until it is corrected", "error", err)
 					}
 					return true
 				})

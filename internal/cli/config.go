@@ -134,9 +134,11 @@ func (a *application) validateConfig() *cobra.Command {
 		if settings, ok := errors.AsType[*config.Error](err); ok {
 			problems = settings.Problems
 		}
-		if settings, ok := errors.AsType[*config.Error](app.Check(c, of)); ok {
-			problems = append(problems, settings.Problems...)
-			err = &config.Error{Problems: problems}
+		for _, further := range []error{app.Check(c, of), app.CheckFiles(c, of)} {
+			if settings, ok := errors.AsType[*config.Error](further); ok {
+				problems = append(problems, settings.Problems...)
+				err = &config.Error{Problems: problems}
+			}
 		}
 		if c.Output == "json" || err == nil {
 			err = errors.Join(a.printResult(c.Output, validation{of, problems},

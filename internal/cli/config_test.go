@@ -141,6 +141,53 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
+// Validate opens the files that the settings name, and reports each problem. A relay does not wait
+// for the first event to report a file that it cannot read, and delivers to its other sinks.
+func TestConfigValidateOpensFiles(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	const url, key = "https://hooks.example", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLdSw"
+	broken := write("broken.yaml", "endpoints:\n  - {name: a, url: [1]}\n")
+	secrets := write("secrets.yaml", "endpoints:\n  - {name: a, url: "+url+
+		", secrets: ['env:OUTBOX_NO_SUCH', 'file:none']}\n")
+	right := write("right.yaml", "endpoints:\n  - {name: a, url: "+url+", secrets: ["+key+"]}\n")
+	e := env{t: t, database: "postgres://db/shop?passfile=" + folder + "/none", redis: "webhook:" + secrets}
+	e.extra = []string{"SSL_CERT_FILE=" + right, "OTEL_EXPORTER_OTLP_CLIENT_KEY=" + right}
+	r := e.run("", "config", "validate", "--for", "relay", "-o", "json", "--layouts", folder+"/none.yaml")
+	if r.code != 2 || !strings.Contains(r.err, folder+"/none.yaml") {
+		t.Errorf("exit code %d:\n%s%s", r.code, r.out, r.err)
+	}
+	r = e.run("", "config", "validate", "--for", "relay", "-o", "json")
+	problems := decode[struct{ Problems []string }](t, r.out).Problems
+	if r.code != 2 || len(problems) != 5 {
+		t.Errorf("exit code %d: %d problems, want 5: %q", r.code, len(problems), problems)
+	}
+	contains(t, r.out, folder+"/none", "OUTBOX_NO_SUCH is not set", "secret 2: open", "no certificate in PEM",
+		"must both be set")
+	e.extra, e.database, e.redis = nil, "postgres://127.0.0.1:1/shop", "webhook:"+broken
+	e.says(2, "config validate --for relay", "cannot unmarshal")
+	e.says(0, "config validate --for database")
+	e.redis = "webhook:" + right
+	e.says(0, "config validate --for relay")
+	e.says(2, "config validate --for relay --database sqlite:"+folder+"/none.db", "none.db")
+	e.says(0, "config validate --for database --database sqlite:"+folder+"/none.db")
+
+	serving := migrated(t)
+	settings := write("outbox.yaml", "sink: {default: 'memory:', hooks: 'webhook:"+broken+"'}\nroutes:\n"+
+		"  - {topic: a, to: [hooks]}\n  - {to: [default]}\ntable: outbox_events\n")
+	relay := serving.start("serve", "--parts", "relay,gateway", "--http", "127.0.0.1:0", "--config", settings)
+	if line := relay.await(relay.err, "cannot open sink hooks"); !strings.Contains(line, "ERROR") {
+		t.Errorf("the relay reports the file as %s", line)
+	}
+}
+
 // A duplicate window that is too short for the lease is said at start and by validate, and does not
 // keep a relay from starting.
 func TestShortWindow(t *testing.T) {

@@ -33,7 +33,7 @@ func Driver() sink.Driver {
 			_, err := parse(url, &Config{})
 			return err
 		},
-		Mask: mask, Plaintext: plaintext, Hint: hint,
+		Files: pooler.CheckFiles, Mask: mask, Plaintext: plaintext, Hint: hint,
 	}
 }
 

@@ -127,11 +127,24 @@ func Driver() sink.Driver {
 		Open: func(ctx context.Context, url string, o sink.Options) (sink.Sink, error) {
 			return Open(ctx, url, Config{Logger: o.Logger})
 		},
-		Check: checkURL, Mask: mask, Plaintext: plaintext, Hint: hint,
+		Check: checkURL, Files: checkFile, Mask: mask, Plaintext: plaintext, Hint: hint,
 	}
 }
 
-// checkURL does not look into the file: settings may be checked where it is not.
+// checkFile reads the file of a URL and the files and variables that it names.
+func checkFile(url string) error {
+	var cfg Config
+	path, err := parse(url, &cfg)
+	if err == nil {
+		cfg, err = cfg.withDefaults()
+	}
+	if err == nil {
+		_, err = newFile(path, cfg).parse()
+	}
+	return err
+}
+
+// checkURL does not look into the file: a relay starts without it, and delivers to its other sinks.
 func checkURL(url string) error {
 	var cfg Config
 	_, err := parse(url, &cfg)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -155,4 +156,20 @@ func NotRunning(err error) bool {
 	var name *net.DNSError
 	return errors.As(err, &connect) && (errors.As(err, &name) && name.IsNotFound ||
 		errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT))
+}
+
+var passfile = regexp.MustCompile(`[?&\s]passfile=([^&\s]+)`)
+
+// CheckFiles reports a password file of a URL or keyword/value string that cannot be read. ParseURL
+// reads the other files that it names, and connections go on without this one.
+func CheckFiles(text string) error {
+	named := passfile.FindStringSubmatch(" " + CleanURL(text))
+	if named == nil {
+		return nil
+	}
+	path, err := url.QueryUnescape(strings.Trim(named[1], "'"))
+	if err == nil {
+		_, err = os.ReadFile(path)
+	}
+	return err
 }
