@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 
 	"golang.org/x/sync/errgroup"
@@ -11,9 +12,30 @@ import (
 	"github.com/outboxrelay/outbox/sink"
 )
 
+// errNoSink says that a gateway hears nothing.
+var errNoSink = errors.New("no sink is set: give --sink or set OUTBOX_SINK")
+
+// noSubscriber stands for the subscriber of a gateway without sinks.
+type noSubscriber struct{}
+
+func (noSubscriber) Subscribe(context.Context, string, outbox.Listener) (acknowledged bool, stop func()) {
+	return false, func() {}
+}
+
+func (noSubscriber) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (noSubscriber) State() sink.State { return sink.State{Err: errNoSink} }
+
 // subscriber returns what the gateway hears. That is the sink that the events of runs go to, and
 // beside it that of outbox_events, if that is another one and can be listened to.
 func (a *api) subscriber() (sink.Subscriber, slog.Attr, error) {
+	if len(a.cfg.Sink) == 0 {
+		a.log.Warn("streams of runs are read from the database, and streams of topics receive nothing", "error", errNoSink)
+		return noSubscriber{}, slog.Group("sink"), nil
+	}
 	runs, err := a.cfg.StreamSink()
 	if err != nil {
 		return nil, slog.Attr{}, err

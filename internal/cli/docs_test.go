@@ -42,7 +42,7 @@ func documented(t *testing.T, page, heading string) (lines []string) {
 // The commands of the page make a subscription that a token reaches over HTTP.
 func TestSubscriptionPage(t *testing.T) {
 	t.Parallel()
-	e := env{t: t, database: testenv.Database(t), redis: "redis://127.0.0.1:1"}
+	e := env{t: t, database: testenv.Database(t)}
 	var g gatewayAt
 	var secret string
 	for _, line := range documented(t, "guide/consuming.md", "A subscription, in any language") {

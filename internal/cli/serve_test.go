@@ -548,11 +548,11 @@ func TestServeBesideStrangersLocks(t *testing.T) {
 	}
 }
 
-// A server without tables of runs serves the page, the admin API and its other requests. Requests
+// A server without tables of runs, and without a sink, serves the page, the admin API and its other requests. Requests
 // for runs name the set that makes the tables.
 func TestServeWithoutRuns(t *testing.T) {
 	t.Parallel()
-	e := env{t: t, database: testenv.Database(t), redis: "redis://127.0.0.1:1"}
+	e := env{t: t, database: testenv.Database(t)}
 	e.ok("", "migrate", "up", "--set", "core")
 	g := e.serving("--parts", "gateway", "--auth", "none", "--admin", "read")
 	id := "/v1/runs/" + uuid.NewString()

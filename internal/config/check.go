@@ -34,7 +34,7 @@ func (c Config) withParts(needs Need) Need {
 		return needs
 	}
 	needs |= Database
-	if c.Serve.Has("gateway") || c.Serve.Has("relay") {
+	if c.Serve.Has("relay") || c.Serve.Has("gateway") && len(c.Sink) > 0 { // a gateway does without
 		needs |= Publishing
 	}
 	if c.Serve.Has("relay") {

@@ -26,7 +26,8 @@ func TestServeSettings(t *testing.T) {
 		says []string
 	}{
 		{"", []string{"the database is not set", "no sink is set", "batch is 0", "poll-max"}},
-		{"--parts=gateway,worker", []string{"the database is not set", "no sink is set"}},
+		{"--parts=gateway,worker", []string{"the database is not set"}},
+		{"--parts=gateway --sink x:y", []string{"the database is not set", "no sink for URLs of x"}},
 		{"--parts=worker", []string{"the database is not set"}},
 		{"--parts=", []string{"the database is not set", "nothing to serve"}},
 	} {
