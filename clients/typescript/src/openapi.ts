@@ -254,13 +254,13 @@ export interface paths {
         /**
          * Make a subscription
          * @description Of the token's tenant. One that is there with the same settings stays where it is (200), whatever from says; with
-         *     others: 409.
+         *     others: 409. One more than the tenant may have: 429.
          */
         put: operations["subscribe"];
         post?: never;
         /**
          * Remove a subscription
-         * @description With its place, and what it has fetched. Its dead letters stay.
+         * @description With its place, and what it has fetched. Its dead letters stay and can no longer be replayed.
          */
         delete: operations["unsubscribe"];
         options?: never;
@@ -692,6 +692,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ErrorModel"];
                 };
             };
+            /** @description Not Found */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
             /** @description Too Many Requests */
             429: {
                 headers: {
@@ -768,6 +777,15 @@ export interface operations {
             };
             /** @description Forbidden */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Not Found */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -1964,6 +1982,15 @@ export interface operations {
             };
             /** @description Unsupported Media Type */
             415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ErrorModel"];
+                };
+            };
+            /** @description Too Many Requests */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
