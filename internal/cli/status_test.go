@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -73,24 +72,6 @@ func TestStatusOfBadDatabases(t *testing.T) {
 				time.Since(began).Round(10*time.Millisecond), r.out)
 		}
 	}
-}
-
-// silentServer accepts connections and never answers.
-func silentServer(t *testing.T) (address string) {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			if _, err := l.Accept(); err != nil {
-				return
-			}
-		}
-	}()
-	return l.Addr().String()
 }
 
 // A session that locks a table makes the state unknown, or critical while others wait for it, and

@@ -34,7 +34,7 @@ var changing = strings.Split("migrate up,migrate export,migrate roles,migrate in
 // reading are the commands that change nothing.
 var reading = strings.Split("migrate status,migrate print,tail,events,events show,lanes,sinks,route test,dlq list,"+
 	"dlq show,dlq stats,audit,pauses,subscriptions list,runs list,runs show,runs follow,token list,config print,"+
-	"config validate,ready,doctor,why,version", ",")
+	"config validate,ready,status,doctor,why,version", ",")
 
 // path returns the command's name below outbox.
 func path(cmd *cobra.Command) string {

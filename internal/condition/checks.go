@@ -114,9 +114,15 @@ func unfit(err error) bool {
 func forbidden(err error) bool { return errors.Is(err, outbox.ErrNotAllowed) }
 func hidden(err error) bool    { return errors.Is(err, outbox.ErrRowsHidden) }
 
+// errObserver says that a login is not that of a relay.
+var errObserver = errors.New("this login is not a relay's; run doctor with the relay's login to check its tables and rights")
+
 // opening looks which tables a relay could not open, for one reason.
 func opening(because func(error) bool) check {
 	return func(_ context.Context, x *Examination) (found []Finding, err error) {
+		if facts, err := x.Facts(); err == nil && facts.Observer {
+			return nil, errObserver
+		}
 		tables, err := x.opened()
 		for _, t := range tables {
 			missing, schema := errors.AsType[*outbox.SchemaError](t.err)

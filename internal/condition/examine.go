@@ -264,7 +264,7 @@ func (r *Report) missFacts(f *operate.Facts) {
 // sightOf returns the sight of a check that failed.
 func sightOf(err error) operate.Sight {
 	var server interface{ SQLState() string }
-	if errors.As(err, &server) && server.SQLState() == "42501" {
+	if errors.As(err, &server) && server.SQLState() == "42501" || errors.Is(err, errObserver) {
 		return operate.Sight{State: operate.NotVisible, Why: err.Error()}
 	}
 	return operate.Sight{State: operate.Unknown, Why: err.Error()}

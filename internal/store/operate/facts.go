@@ -12,6 +12,7 @@ import (
 // not be read has a Sight that says so, and never a zero value that looks like a count.
 type Facts struct {
 	At            time.Time          `json:"at"`                 // by the database's clock
+	Observer      bool               `json:"observer"`           // this login has a documented role, but not a relay's
 	ReadOnly      string             `json:"readOnly,omitempty"` // why the database takes no writes
 	Sets          map[string]Applied `json:"sets"`               // migration sets that are recorded
 	Parts         map[string]Sight   `json:"parts"`              // by table, for the tables that hold state

@@ -35,7 +35,11 @@ SELECT 'blocked', json_build_object(
            'by', (SELECT json_agg({{template "status_session" "b.pid"}}) FROM unnest(pg_blocking_pids(w.pid)) AS b (pid)))
   FROM waiter w
 UNION ALL
-SELECT 'server', json_build_object('readOnly',
+SELECT 'server', json_build_object(
+           'observer', (SELECT coalesce(bool_or(r.rolname <> 'outbox_relay') AND NOT bool_or(r.rolname = 'outbox_relay'), false)
+                          FROM pg_roles r
+                         WHERE r.rolname IN ('outbox_reader', 'outbox_operator', 'outbox_gateway', 'outbox_consumer', 'outbox_relay') AND pg_has_role(current_user, r.oid, 'USAGE')),
+           'readOnly',
            CASE WHEN pg_is_in_recovery() THEN 'the server is a standby'
                 WHEN current_setting('default_transaction_read_only')::bool THEN 'default_transaction_read_only is on for this role, database or server' END)
 
