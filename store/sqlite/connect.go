@@ -156,15 +156,18 @@ func (d *DB) Close() (err error) {
 
 func (d *DB) close() error {
 	var problems []error
-	ends := []*sql.DB{d.read, d.anchor, d.write} // the writer last: it is the one that moves the WAL into the file
+	ends := []*sql.DB{d.bare, d.read, d.anchor, d.write} // the writer last: it is the one that moves the WAL into the file
 	if d.anchor != nil {
 		if err := d.check(); err != nil {
 			problems = append(problems, err)
-			ends = []*sql.DB{d.read, d.write}
+			ends = []*sql.DB{d.bare, d.read, d.write}
 		}
 	}
 	if len(problems) == 0 {
 		d.discharge() // one whose place has gone is remembered: see onlyName
+	}
+	if d.wal != nil {
+		problems = append(problems, d.wal.Close())
 	}
 	for _, db := range ends {
 		if db != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -42,7 +43,9 @@ type DB struct {
 	content content
 	write   *sql.DB
 	read    *sql.DB
-	anchor  *sql.DB // sees to it that the place stays
+	anchor  *sql.DB  // sees to it that the place stays
+	bare    *sql.DB  // reads the file without the WAL; nil: there is no WAL
+	wal     *os.File // nil: there is none
 
 	patience time.Duration // sqlitefile.BusyFor, but in tests
 	underWay time.Duration // underWay, but in tests

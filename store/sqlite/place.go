@@ -123,6 +123,12 @@ func (d *DB) hold(ctx context.Context) error {
 	if err := d.anchor.QueryRowContext(context.WithoutCancel(ctx), "PRAGMA schema_version").Scan(&version); err != nil {
 		return explain(err)
 	}
-	d.place, err = findPlace(d.full)
+	if d.place, err = findPlace(d.full); err != nil || d.place.parts[walPart].info == nil {
+		return err
+	}
+	if d.wal, err = os.Open(d.place.parts[walPart].name); err != nil { // SQLite locks nothing in it
+		return err
+	}
+	d.bare, err = openBare(d.full)
 	return err
 }

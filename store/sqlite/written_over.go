@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"encoding/binary"
 	"fmt"
 	"os"
 	"sync"
@@ -14,6 +13,7 @@ import (
 // that is smaller than its database was written over. A file whose size or time has changed was
 // written over if no checkpoint was made and none has anything to do: while the WAL has frames that
 // are not in the file, the writer may be a checkpoint that lasts, or one whose process was killed.
+// There firstPage decides.
 type content struct {
 	mu       sync.Mutex
 	size     int64
@@ -21,12 +21,13 @@ type content struct {
 	made     checkpoint
 	since    time.Time // when the file had changed without a checkpoint; zero: it has not
 	over     bool      // it was written over
+	first    firstPage
 }
 
-// checkpoint identifies the checkpoints that were made: how often the WAL was restarted, its salt,
-// and how many of its frames are in the file.
+// checkpoint identifies the checkpoints that were made: the salt that the WAL got when it was
+// restarted, and how many of its frames are in the file. A WAL that a checkpoint has emptied has no
+// salt. There the version of the data takes its place.
 type checkpoint struct {
-	begun uint32
 	salt  uint64
 	moved int64
 }
@@ -46,6 +47,8 @@ func (d *DB) unchanged(main os.FileInfo) error {
 		made, pages, pending, err := d.checkpoints()
 		switch {
 		case err != nil: // what asks SQLite for something else gets the same error
+		case d.writing(main): // what was read may be of an earlier time than main, or a later one
+			return nil
 		case made != c.made || c.modified.IsZero():
 			c.made, c.since = made, time.Time{}
 		case main.Size() < c.size && main.Size() < pages: // no checkpoint makes a file smaller than its database
@@ -59,6 +62,7 @@ func (d *DB) unchanged(main os.FileInfo) error {
 			c.size, c.modified = main.Size(), main.ModTime()
 		}
 	}
+	c.over = c.over || c.first.overwritten(d)
 	if c.over {
 		return fmt.Errorf("use %s: it was written over: stop every process that has it open, delete %s-wal and %s-shm, "+
 			"put the backup in its place again, and start them: %w", d.path, d.path, d.path, ErrReplaced)
@@ -66,20 +70,22 @@ func (d *DB) unchanged(main os.FileInfo) error {
 	return nil
 }
 
+// writing reports whether the file has changed since main was asked for.
+func (d *DB) writing(main os.FileInfo) bool {
+	now, err := os.Stat(d.full)
+	return err != nil || !now.ModTime().Equal(main.ModTime())
+}
+
 const pagesSQL = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
 
 // checkpoints returns the checkpoints that were made, the size of the database in bytes, and
 // whether the WAL has frames that are not in the file.
 func (d *DB) checkpoints() (made checkpoint, size int64, pending bool, err error) {
-	wal, err := os.Open(d.place.parts[walPart].name)
-	if err != nil {
-		return made, 0, false, err
+	if made.salt = d.salt(); made.salt == 0 {
+		if err := d.anchor.QueryRow("PRAGMA data_version").Scan(&made.salt); err != nil {
+			return made, 0, false, err
+		}
 	}
-	header := make([]byte, 24) // empty where no transaction has been written
-	if _, err := wal.ReadAt(header, 0); err == nil {
-		made.begun, made.salt = binary.BigEndian.Uint32(header[12:]), binary.BigEndian.Uint64(header[16:])
-	}
-	_ = wal.Close()
 	var busy, frames int64
 	row := d.anchor.QueryRow("PRAGMA wal_checkpoint(NOOP)")
 	if err := row.Scan(&busy, &frames, &made.moved); err != nil {

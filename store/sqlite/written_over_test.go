@@ -61,6 +61,72 @@ func TestFileWrittenOver(t *testing.T) {
 	}
 }
 
+// The WAL nearly always has frames that are not in the file. The next checkpoint mixes them with the
+// backup, so the process has to notice the backup before.
+func TestFileWrittenOverBeforeCheckpoint(t *testing.T) {
+	t.Parallel()
+	for name, backUp := range map[string]func(t *testing.T, db *DB, backup string){
+		"by VACUUM INTO": func(t *testing.T, db *DB, backup string) {
+			_, err := db.Writes().ExecContext(t.Context(), "VACUUM INTO ?", backup)
+			check(t, err)
+		},
+		"by a copy of the file": func(t *testing.T, db *DB, backup string) {
+			_, err := db.Writes().ExecContext(t.Context(), "PRAGMA wal_checkpoint(TRUNCATE)")
+			check(t, err)
+			content, err := os.ReadFile(db.path)
+			check(t, err)
+			check(t, os.WriteFile(backup, content, 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "outbox.db")
+			db, err := Create(t.Context(), path, 2)
+			check(t, err)
+			t.Cleanup(func() { _ = db.Close() })
+			check(t, upAll(t, db))
+			manyEvents(t, db, 300, "a")
+			backup := filepath.Join(t.TempDir(), "backup.db")
+			backUp(t, db, backup)
+			for i := range 3 { // the WAL is restarted, and has frames left
+				manyEvents(t, db, 300, fmt.Sprint(i))
+				_, err = db.Writes().ExecContext(t.Context(), "PRAGMA wal_checkpoint(PASSIVE)")
+				check(t, err)
+				manyEvents(t, db, 10, fmt.Sprint(i))
+				time.Sleep(2 * clockTick)
+				check(t, db.Ping(t.Context()))
+			}
+			copyPadded(t, path, backup)
+			tx, err := db.Begin(t.Context())
+			if err == nil {
+				_ = tx.Rollback()
+			}
+			if !errors.Is(err, ErrReplaced) {
+				t.Errorf("begin: got error %v, want ErrReplaced", err)
+			}
+		})
+	}
+}
+
+// A checkpoint can empty the WAL. Then the WAL looks as if nothing had been written.
+func TestEmptiedWALIsNotWrittenOver(t *testing.T) {
+	t.Parallel()
+	db := filled(t)
+	db.underWay = 50 * time.Millisecond
+	other, err := sql.Open("sqlite", Source(db.path))
+	check(t, err)
+	t.Cleanup(func() { _ = other.Close() })
+	for i := range 3 {
+		_, err := other.ExecContext(t.Context(), "CREATE TABLE "+fmt.Sprint("another", i)+" (n)")
+		check(t, err)
+		_, err = other.ExecContext(t.Context(), "PRAGMA wal_checkpoint(TRUNCATE)")
+		check(t, err)
+		check(t, db.Ping(t.Context()))
+	}
+	time.Sleep(2 * db.underWay)
+	check(t, db.Ping(t.Context()))
+}
+
 // Many processes write and checkpoint at the same time, and none of them takes that for a file that
 // was written over.
 func TestCheckpointsAreNotWrittenOver(t *testing.T) {
