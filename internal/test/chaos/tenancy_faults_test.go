@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -159,17 +160,52 @@ func overreaches(c *tenancy) int {
 		fmt.Sprintf("INSERT INTO crawl_events (crawl_id, event_type, payload) VALUES ('%s', 'FORGED', '{}')", run),
 		fmt.Sprintf("INSERT INTO crawl_outbox (crawl_id, event_type, payload) VALUES ('%s', 'FORGED', '{}')", run),
 		"SELECT * FROM crawl_events", "SELECT * FROM crawl_outbox", "SELECT * FROM run_outbox",
-		"SELECT nextval('crawl_events_id_seq')", "SELECT payload FROM outbox_events",
-		"UPDATE outbox_events SET status = 'SENT'", "SELECT * FROM outbox_tokens", "SELECT * FROM job_dlq")
-	if err := pgx.BeginFunc(c.t.Context(), c.pool, func(tx pgx.Tx) error {
-		_, err := tx.Exec(c.t.Context(), `SET LOCAL ROLE outbox_producer;
-			INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload)
-			VALUES ('order.placed', now(), 'orders', '{}') ON CONFLICT (id) DO NOTHING RETURNING id, position`)
-		return err
-	}); err != nil {
-		c.t.Errorf("what a producer is for: %v", err)
+		"SELECT nextval('crawl_events_id_seq')", "UPDATE outbox_events SET status = 'SENT'",
+		"SELECT * FROM outbox_tokens", "SELECT * FROM job_dlq")
+	if c.seesOnlyInserted() {
+		struck++
 	}
 	return struck
+}
+
+// seesOnlyInserted reports whether a producer sees the row that it has just inserted, and no row of
+// another transaction, whatever tenant its session names.
+func (c *tenancy) seesOnlyInserted() bool {
+	const insert = `INSERT INTO outbox_events (event_topic, occurred_at, source_bc, payload, tenant_id)
+		VALUES ('order.placed', now(), 'orders', '{}', $1) ON CONFLICT (id) DO NOTHING RETURNING id`
+	seen := 0
+	for _, tenant := range []string{"alpha", "beta", "default"} {
+		for _, other := range []string{"alpha", "beta", "default"} { // committed, and by the same session perhaps
+			c.exec(insert, other)
+		}
+		err := pgx.BeginFunc(c.t.Context(), c.pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(c.t.Context(), "SET LOCAL ROLE outbox_producer"); err != nil {
+				return err
+			}
+			if _, err := tx.Exec(c.t.Context(), "SELECT set_config('app.current_tenant', $1, true)", tenant); err != nil {
+				return err
+			}
+			var inserted string
+			if err := tx.QueryRow(c.t.Context(), insert, tenant).Scan(&inserted); err != nil {
+				return err
+			}
+			rows, err := tx.Query(c.t.Context(), "SELECT id::text FROM outbox_events WHERE payload IS NOT NULL")
+			if err != nil {
+				return err
+			}
+			visible, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			if err == nil && !slices.Equal(visible, []string{inserted}) {
+				err = fmt.Errorf("it sees %v, want %s only", visible, inserted)
+			}
+			return err
+		})
+		if err != nil {
+			c.t.Errorf("a producer of tenant %s inserts and reads: %v", tenant, err)
+			continue
+		}
+		seen++
+	}
+	return seen == 3
 }
 
 // purgedByPublic calls the purges, and reads through the view, as a login that has been given
