@@ -125,5 +125,5 @@ ended meanwhile; with another type or payload: 409. A run that is not RUNNING, o
 	Register(a.API, a.operation("listEvents", http.MethodGet, "/v1/runs/{id}/events", token.Read, http.StatusOK,
 		"List a run's events",
 		"In their order. An event is in the list from when it is committed, and every event before it is too.",
-		http.StatusNotFound, http.StatusTooManyRequests), a.listEvents)
+		http.StatusNotFound), a.listEvents)
 }

@@ -172,15 +172,14 @@ as it is now, with the header Idempotency-Replayed; if
 the request was another one, 409. Where too many runs of the tenant wait already,
 429: try again when some have started. Crawlers known here: `+
 			strings.Join(a.cfg.Runs.Crawlers(), ", ")+`.`,
-		http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType,
-		http.StatusTooManyRequests)
+		http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	Register(a.API, create, a.createRun)
 	Register(a.API, a.operation("getRun", http.MethodGet, "/v1/runs/{id}", token.Read, http.StatusOK, "Show a run",
 		"What it is for, how it stands, where its stream is.",
-		http.StatusNotFound, http.StatusTooManyRequests), a.getRun)
+		http.StatusNotFound), a.getRun)
 	Register(a.API, a.operation("listRuns", http.MethodGet, "/v1/runs", token.Read, http.StatusOK, "List runs",
 		"The newest first, fewer than asked for where they are large. Runs that are created while one turns the pages "+
-			"do not move the others.", http.StatusNotFound, http.StatusTooManyRequests), a.listRuns)
+			"do not move the others.", http.StatusNotFound), a.listRuns)
 }
 
 type changeRequest struct {

@@ -11,9 +11,10 @@ import (
 
 // Register adds an operation to the API of a gateway. At most Config.MaxCalls requests of one
 // tenant are in their handlers at a time, so that no tenant holds all database connections. The
-// others wait; when their time is over, they are answered with 429. Writing the answer does not
-// count.
+// others wait; when their time is over, they are answered with 429, which the description of every
+// operation names. Writing the answer does not count.
 func Register[I, O any](api huma.API, op huma.Operation, do func(context.Context, *I) (*O, error)) {
+	op.Errors = append(op.Errors, http.StatusTooManyRequests)
 	huma.Register(api, op, func(ctx context.Context, in *I) (out *O, err error) {
 		if failed := InShare(ctx, func() { out, err = do(ctx, in) }); failed != nil {
 			return nil, failed

@@ -249,7 +249,7 @@ func (a *api) routeSubscriptions(waiter *subscription.Waiter) {
 		"Get events of a subscription", `Gives what there is, in the order of each key; waits for the first where there is
 nothing. An event is given again once its lease is over, unless it was acknowledged. While an event of a key is another
 answer's, or waits for its next attempt, nothing behind it of its key is given.`,
-		http.StatusNotFound, http.StatusTooManyRequests)
+		http.StatusNotFound)
 	next.Metadata = map[string]any{Waiting: maxWait}
 	served(s, next, s.next)
 	ack := a.operation("ackEvents", http.MethodPost, of+"/ack", token.Consume, http.StatusOK, "Acknowledge events",
@@ -264,7 +264,7 @@ that came in the same answer are given back with it: leave them alone. 409: the 
 		s.nack)
 	served(s, a.operation("subscribe", http.MethodPut, of, token.Operate, http.StatusCreated, "Make a subscription",
 		`Of the token's tenant. One that is there with the same settings stays where it is (200), whatever from says; with
-others: 409. One more than the tenant may have: 429.`, http.StatusConflict, http.StatusTooManyRequests,
+others: 409. One more than the tenant may have: 429.`, http.StatusConflict,
 		http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType), s.subscribe)
 	served(s, a.operation("unsubscribe", http.MethodDelete, of, token.Operate, http.StatusNoContent,
 		"Remove a subscription", "With its place, and what it has fetched. Its dead letters stay and can no longer be "+
