@@ -1,4 +1,7 @@
 package outboxriver
 
-// LettersSQL is EXPLAINed by a test.
-var LettersSQL = lettersSQL
+// LettersSQL is EXPLAINed by a test, and LockSQL run by one.
+var (
+	LettersSQL = lettersSQL
+	LockSQL    = lockSQL
+)

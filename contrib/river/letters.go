@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
@@ -26,6 +27,8 @@ const recordLimit = 10 * time.Second
 var (
 	//go:embed sql/lock.sql
 	lockSQL string
+	//go:embed sql/lock_holder.sql
+	lockHolderSQL string
 	//go:embed sql/letters.sql
 	lettersSQL string
 )
@@ -166,5 +169,13 @@ func (l *letters) record(
 		letter, err = deadletter.Add(ctx, postgres.NewJobLetters(tx), j)
 		return err
 	})
+	if refusal, is := errors.AsType[*pgconn.PgError](err); is && refusal.Code == lockNotAvailable {
+		var holder string // asked outside of the transaction, which is aborted
+		if l.pool.QueryRow(ctx, lockHolderSQL, j.ID).Scan(&holder) == nil {
+			err = fmt.Errorf("%s holds the lock; let it finish, or end it with pg_terminate_backend: %w", holder, err)
+		}
+	}
 	return letter, err
 }
+
+const lockNotAvailable = "55P03"

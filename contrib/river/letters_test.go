@@ -328,6 +328,31 @@ func TestRecordedAtOnce(t *testing.T) {
 	}
 }
 
+// Any login may take the lock of a job and keep it.
+func TestLockNamesItsHolder(t *testing.T) {
+	t.Parallel()
+	tier.Full(t) // it waits 8 s
+	pool := database(t)
+	row := &rivertype.JobRow{ID: 42, Kind: "test", Attempt: 3, MaxAttempts: 3, EncodedArgs: []byte(`{}`)}
+	var log lines
+	letters := outboxriver.New(pool, outboxriver.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	ok(t, pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), "SET LOCAL application_name = 'console'"); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(t.Context(), outboxriver.LockSQL, outboxriver.JobID("", row.ID)); err != nil {
+			return err
+		}
+		letters.HandleError(t.Context(), row, errors.New("x"))
+		conn := tx.Conn()
+		want := fmt.Sprintf("process %d, login %s, application", conn.PgConn().PID(), conn.Config().User)
+		if said := log.String(); !strings.Contains(said, want) || !strings.Contains(said, "console") {
+			t.Errorf("got %s, want %q and its application", said, want)
+		}
+		return nil
+	}))
+}
+
 func TestJobID(t *testing.T) {
 	t.Parallel()
 	a, b := outboxriver.JobID("", 41), outboxriver.JobID("", 42)
