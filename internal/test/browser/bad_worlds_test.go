@@ -2,7 +2,12 @@ package browser_test
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/chromedp/cdproto/emulation"
@@ -33,6 +38,36 @@ func TestDatabaseAway(t *testing.T) {
 	p.see("1 event waits")
 	w.write(event{"order.placed", "2", "", map[string]any{}})
 	p.see("2 events wait")
+}
+
+// A redirect gets no token: the page sends the token to the server that it came from only.
+func TestPageFollowsNoRedirect(t *testing.T) {
+	tier.Full(t)
+	t.Parallel()
+	w := newWorld(t)
+	w.serve("--parts", "gateway", "--auth", "none", "--admin", "read")
+	server, err := url.Parse(w.server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(server) }}
+	var followed atomic.Bool
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/elsewhere":
+			followed.Store(true)
+		case strings.HasPrefix(r.URL.Path, "/v1/"):
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		default:
+			proxy.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(front.Close)
+	w.server = front.URL
+	w.open(desktop, "/").see("or a proxy redirects the page")
+	if followed.Load() {
+		t.Error("the page has followed the redirect")
+	}
 }
 
 // A server that is read-only offers nothing, and refuses what is sent to it all the same. So it is

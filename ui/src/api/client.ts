@@ -32,13 +32,13 @@ async function send(url: URL, init: RequestInit): Promise<Response> {
   if (token.get()) headers.set('Authorization', `Bearer ${token.get()}`)
   let answer: Response
   try {
-    answer = await fetch(url, { ...init, headers, cache: 'no-store' })
+    answer = await fetch(url, { ...init, headers, cache: 'no-store', redirect: 'error' })
   } catch (cause) {
     if (init.signal?.aborted) throw cause
     throw new Problem(
       0,
       'The server does not answer',
-      'The server does not answer. It may be starting again, or the network is away.',
+      'The server does not answer. It may be starting again, the network may be away, or a proxy redirects the page.',
     )
   }
   if (answer.ok) return answer
