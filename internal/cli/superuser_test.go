@@ -229,3 +229,31 @@ func TestSuperuserTriesEveryCommand(t *testing.T) {
 		}
 	}
 }
+
+// The error names the statement that takes the right away. As many statements as rights were given
+// let the superuser in.
+func TestSuperuserErrorNamesTheRevoke(t *testing.T) {
+	t.Parallel()
+	server := testenv.PostgresServer(t, testenv.PostgresConfig{})
+	e := env{t: t, database: server.URL("postgres"), redis: "redis://127.0.0.1:1"}
+	e.ok("", "migrate", "up", "--set", "core,crawl")
+	exec1(e, `CREATE ROLE "app user"; CREATE MATERIALIZED VIEW "my copy" AS SELECT 1 AS one;
+		GRANT ALL ON outbox_events TO "app user"; GRANT ALL ON run_outbox TO "app user";
+		GRANT ALL ON "my copy" TO PUBLIC; GRANT CREATE ON SCHEMA public TO PUBLIC, "app user";
+		GRANT CREATE ON DATABASE postgres TO "app user"`)
+	revoke := regexp.MustCompile(`run (REVOKE .*), or use a login`)
+	var ran []string
+	for range 10 {
+		r := e.run("", "migrate", "status")
+		found := revoke.FindStringSubmatch(r.err)
+		if found == nil {
+			break
+		}
+		exec1(e, found[1])
+		ran = append(ran, found[1])
+	}
+	e.ok("", "migrate", "status")
+	if len(ran) != 6 {
+		t.Errorf("got %d statements, want 6: %s", len(ran), strings.Join(ran, "; "))
+	}
+}

@@ -23,6 +23,7 @@ type SuperuserError struct {
 	Role   string // that owns the object, or may do May; "PUBLIC" is every role
 	May    string // for example "create triggers on"
 	Login  string // one that is Role or a member of it, or ""
+	Revoke string // the statement that takes the right of May away
 }
 
 func (e *SuperuserError) Error() string {
@@ -35,7 +36,7 @@ func (e *SuperuserError) Error() string {
 	}
 	switch {
 	case e.May != "":
-		login = "REVOKE that right, or use a login that is not a superuser"
+		login = "run " + e.Revoke + ", or use a login that is not a superuser"
 	case e.Login != "":
 		login = "run it as its owner, with the login " + e.Login
 	default:
@@ -61,5 +62,5 @@ func refuseSuperuser(ctx context.Context, conn *pgconn.PgConn) error {
 		}
 		row = rows[0]
 	}
-	return &SuperuserError{string(row[0]), string(row[1]), string(row[2]), string(row[3]), string(row[4])}
+	return &SuperuserError{string(row[0]), string(row[1]), string(row[2]), string(row[3]), string(row[4]), string(row[5])}
 }
