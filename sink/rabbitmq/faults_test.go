@@ -194,6 +194,37 @@ func TestRights(t *testing.T) {
 	}
 }
 
+// RabbitMQ may close the channel at any moment, also between the two looks at it before a message is
+// sent. What is in flight is then answered with the reason of the closed channel.
+func TestChannelClosedBeforeSending(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	s := open(t, b.url(), Config{})
+	link, err := s.acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer link.release(true)
+	batch := []outbox.Delivery{newEvent(t, "missing/a", 1), newEvent(t, "missing/b", 2)}
+	answers := make([]error, 2)
+	p := &publication{Sink: s, link: link, batch: batch, to: make([]address, 2), bad: make([]error, 2),
+		pipes: map[string]*pipe{}}
+	for i := range batch {
+		p.done = append(p.done, func(r outbox.Result) { answers[i] = r.Err })
+		if p.to[i], err = parseDestination(batch[i].Destination); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pipe := newPipe(p, "missing", 2)
+	pipe.build(0)
+	pipe.send()
+	<-pipe.flying[0].confirmed.Done() // the channel is closed
+	pipe.build(1)
+	pipe.send() // as if it had been open when fits looked
+	pipe.confirm()
+	wantFailure(t, answers[0], "create the exchange")
+}
+
 // publishUntilKnown publishes a batch, whose first two are refused, and again what has an unknown
 // outcome. It returns how often that was.
 func publishUntilKnown(t *testing.T, s sink.Sink, batch []outbox.Delivery) (unknown int) {

@@ -126,15 +126,19 @@ func (p *pipe) fits() bool {
 	return !p.next.alone && !p.flying[0].alone && !p.c.IsClosed() && !p.marks[p.next.mark]
 }
 
-// send publishes the next message.
+// send publishes the next message. It waits if the channel was closed since fits: lost needs the
+// channel of the messages in flight.
 func (p *pipe) send() {
+	if len(p.flying) > 0 && p.c.IsClosed() {
+		return
+	}
 	f := p.next
 	p.next = nil
 	if err := p.link.refusing(); err != nil {
 		p.reply(f.delivery, err)
 		return
 	}
-	if p.c != nil && p.c.IsClosed() {
+	if len(p.flying) == 0 && p.c != nil && p.c.IsClosed() {
 		p.c = nil
 	}
 	var err error
