@@ -70,6 +70,10 @@ type LeaseRequest struct {
 	// Serves describes the relay's sinks and routes for the table, one per line, or is "". The
 	// database keeps the text of the first request, so that operators can find relays that differ.
 	Serves string
+	// Paused is the Leased.Paused that the relay obeys: nothing of it is in flight. The database
+	// keeps it while the relay is enrolled, so that a command that pauses something can wait for
+	// it.
+	Paused Paused
 	// Leaving keeps what the caller holds and takes nothing more: it is finishing what is in
 	// flight, and its enrolment has ended. Share is 0 then.
 	Leaving bool

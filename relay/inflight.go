@@ -186,6 +186,16 @@ func (in *inflight) lingering() (lanes []outbox.Lane) {
 	return lanes
 }
 
+// oldest is when the first turn began of which an answer is still to come.
+func (in *inflight) oldest() (began time.Time) {
+	for _, f := range in.waiting {
+		if f.unanswered() && (began.IsZero() || f.call.began.Before(began)) {
+			began = f.call.began
+		}
+	}
+	return began
+}
+
 // giveUp ends the calls of what is still unanswered.
 func (in *inflight) giveUp() {
 	for _, f := range in.waiting {

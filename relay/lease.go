@@ -44,7 +44,11 @@ type leaseKeeper struct {
 	until    time.Time
 	using    [][]outbox.Lane // by worker: what it is publishing or settling now
 	late     [][]outbox.Lane // by worker: of what answers are still to come
+	begun    []time.Time     // by worker: when its turn began; zero: it has none
+	oldest   []time.Time     // by worker: when the oldest turn began that has answers still to come; zero: none
 	pauses   pauses
+	obeys    outbox.Paused  // LeaseRequest.Paused
+	feeds    []*leaseKeeper // of tables whose workers publish directly to the sink whose pending deliveries these are
 	renewed  time.Time
 	known    string    // Watched.Leases from before renewed
 	cautious time.Time // until when no lapsed lane is taken, because the database was away
@@ -78,6 +82,7 @@ func newLeaseKeeper(store outbox.Store, cfg leaseConfig, seen *atomic.Pointer[gl
 	return &leaseKeeper{
 		store: store, cfg: cfg, seen: seen, changed: changed, disturbed: make(chan struct{}, 1),
 		using: make([][]outbox.Lane, cfg.workers), late: make([][]outbox.Lane, cfg.workers),
+		begun: make([]time.Time, cfg.workers), oldest: make([]time.Time, cfg.workers),
 	}
 }
 
@@ -108,7 +113,7 @@ func (k *leaseKeeper) take(worker int) (lanes []outbox.Lane, until time.Time, ok
 	until = k.until.Add(-k.cfg.margin)
 	ok = len(lanes) > 0 && !over(until)
 	if ok {
-		k.using[worker] = lanes
+		k.using[worker], k.begun[worker] = lanes, time.Now()
 	}
 	return lanes, until, ok
 }
@@ -140,20 +145,45 @@ func (k *leaseKeeper) renewedAfter(t time.Time) bool {
 func (k *leaseKeeper) put(worker int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.using[worker] = nil
-	if len(k.lanes) > k.share {
+	k.using[worker], k.begun[worker] = nil, time.Time{}
+	if len(k.lanes) > k.share || !samePauses(k.obeys, k.pauses.Paused) {
 		signal(k.disturbed)
 	}
 }
 
 // linger notes the lanes of which a worker has something under way: they are not handed over.
-func (k *leaseKeeper) linger(worker int, lanes []outbox.Lane) {
+// oldest is when the first turn of that began.
+func (k *leaseKeeper) linger(worker int, lanes []outbox.Lane, oldest time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(lanes) < len(k.late[worker]) && len(k.lanes) > k.share {
 		signal(k.disturbed)
 	}
-	k.late[worker] = lanes
+	k.late[worker], k.oldest[worker] = lanes, oldest
+}
+
+// endedBefore tells whether every turn that began before a time has ended, and all its answers have
+// come.
+func (k *leaseKeeper) endedBefore(at time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !slices.ContainsFunc(slices.Concat(k.begun, k.oldest), func(began time.Time) bool {
+		return !began.IsZero() && !began.After(at)
+	})
+}
+
+// obey takes over the pauses of the last lease check once nothing is in flight that began before
+// them.
+func (k *leaseKeeper) obey() {
+	now := k.paused()
+	for _, of := range append(k.feeds, k) {
+		if !of.endedBefore(now.since) {
+			return
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.obeys = now.Paused
 }
 
 // still returns those of some lanes that are held.
@@ -223,6 +253,7 @@ func (k *leaseKeeper) undisturbed() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return g.fresh() && g.Leases == k.known && k.lastErr == nil && k.told == k.health && !k.leaving &&
+		samePauses(k.obeys, k.pauses.Paused) &&
 		len(k.lanes) == k.share &&
 		time.Until(k.until) > k.cfg.ttl*2/3 && !over(k.until)
 }
@@ -297,6 +328,7 @@ func (k *leaseKeeper) renew(ctx context.Context) error {
 	}
 	reqCtx, cancel := context.WithTimeout(ctx, k.cfg.ttl/3)
 	defer cancel()
+	k.obey()
 	k.mu.Lock()
 	request := outbox.LeaseRequest{
 		Owner:   k.cfg.owner,
@@ -305,6 +337,7 @@ func (k *leaseKeeper) renew(ctx context.Context) error {
 		Leaving: k.leaving,
 		Health:  k.health,
 		Serves:  k.cfg.serves,
+		Paused:  k.obeys,
 	}
 	// Once an outage: on a machine so slow that every check comes too late, nobody would ever take
 	// over.
@@ -326,6 +359,7 @@ func (k *leaseKeeper) renew(ctx context.Context) error {
 	if k.pauses.change(leased.Paused) {
 		k.pauses.log(k.cfg.logger, k.cfg.table)
 		k.changed()
+		signal(k.disturbed) // to report it
 	}
 	before := len(k.lanes)
 	k.lanes, k.share, k.until = leased.Lanes, leased.Share, asked.Add(leased.Remaining)
@@ -437,7 +471,8 @@ func (g *glance) fresh() bool { return g != nil && time.Since(g.asked) < freshFo
 // call is a call of a sink and what it has left under way. Its context ends when lanes are held no
 // more.
 type call struct {
-	slow  bool // of a sink whose Timeout is longer than others'
+	slow  bool      // of a sink whose Timeout is longer than others'
+	began time.Time // the turn's beginning
 	end   context.CancelFunc
 	lanes atomic.Pointer[[]outbox.Lane]
 }

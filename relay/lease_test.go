@@ -21,6 +21,8 @@ type laneTable struct {
 	lanes  [outbox.LaneCount]laneRow
 	relays map[uuid.UUID]time.Time // until when each is alive
 	health map[uuid.UUID]string    // LeaseRequest.Health of each
+	paused outbox.Paused           // by an operator
+	obeys  outbox.Paused           // LeaseRequest.Paused of the last request
 
 	releaseErr func() error // of Release, and of Leave
 }
@@ -42,7 +44,7 @@ func (m *memory) Lease(_ context.Context, request outbox.LeaseRequest) (outbox.L
 	if m.relays == nil {
 		m.relays, m.health = map[uuid.UUID]time.Time{}, map[uuid.UUID]string{}
 	}
-	m.health[request.Owner] = request.Health
+	m.health[request.Owner], m.obeys = request.Health, request.Paused
 	now, renewable := time.Now(), time.Now().Add(request.TTL*2/3)
 	if request.Leaving {
 		delete(m.relays, request.Owner)
@@ -62,7 +64,7 @@ func (m *memory) Lease(_ context.Context, request outbox.LeaseRequest) (outbox.L
 			}
 		}
 	}
-	leased := outbox.Leased{Remaining: request.TTL}
+	leased := outbox.Leased{Remaining: request.TTL, Paused: m.paused}
 	if !request.Leaving && !yields(request.Owner) {
 		leased.Share = outbox.LaneCount / alive
 		if before < outbox.LaneCount%alive {

@@ -3,6 +3,7 @@ package relay
 import (
 	"log/slog"
 	"slices"
+	"time"
 
 	"github.com/outboxrelay/outbox"
 )
@@ -11,6 +12,7 @@ import (
 type pauses struct {
 	outbox.Paused
 	changes int
+	since   time.Time // of the last change
 }
 
 // change takes over what a lease check found, and tells whether it is something new.
@@ -20,6 +22,7 @@ func (p *pauses) change(found outbox.Paused) bool {
 	}
 	p.Paused = found
 	p.changes++
+	p.since = time.Now()
 	return true
 }
 

@@ -115,7 +115,7 @@ func (r *tableRelay) publishTimeout() time.Duration {
 // the lanes over.
 func (w *worker) publishing(t *turn) (context.Context, *call) {
 	limit := w.publishTimeout()
-	c := &call{slow: limit > w.cfg.PublishTimeout}
+	c := &call{slow: limit > w.cfg.PublishTimeout, began: t.began}
 	c.lanes.Store(&t.lanes)
 	return w.keeper.hold(t.hardStop, c, t.until, time.Now().Add(limit)), c
 }

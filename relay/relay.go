@@ -328,6 +328,9 @@ func (r *Relay) openRouted(ctx context.Context, opened *serving, t Table, store 
 	if err != nil {
 		return err
 	}
+	for _, o := range outlets {
+		o.owed.keeper.feeds = append(o.owed.keeper.feeds, one.keeper)
+	}
 	opened.tables = append(opened.tables, one)
 	return nil
 }

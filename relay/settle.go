@@ -343,7 +343,7 @@ func (w *worker) settleLate(hardStop context.Context) {
 			w.failed(err)
 		}
 	}
-	w.keeper.linger(w.number, w.inflight.lingering())
+	w.keeper.linger(w.number, w.inflight.lingering(), w.inflight.oldest())
 }
 
 // finishLate waits for what is under way when the worker has to stop, as long as it may.

@@ -20,7 +20,8 @@ type turn struct {
 	until    time.Time       // when publishing must have ended
 	held     outbox.HeldKeys // of what was claimed in it
 	changes  int             // of what operators have paused, when it began
-	used     int             // records of its claim of which something became: settled, or under way
+	began    time.Time
+	used     int // records of its claim of which something became: settled, or under way
 }
 
 // turn is one claim and, batch by batch, publish and settle; and then a trial of each suspect lane.

@@ -146,7 +146,7 @@ func (w *worker) serve(ctx, hardStop context.Context) {
 			continue
 		}
 		claimed, err := w.turn(ctx, t)
-		w.keeper.linger(w.number, w.inflight.lingering())
+		w.keeper.linger(w.number, w.inflight.lingering(), w.inflight.oldest())
 		w.keeper.put(w.number)
 		w.cfg.breaker.leave(t.pass)
 		switch class, _ := outbox.Classify(err); {
@@ -178,10 +178,11 @@ func (w *worker) begin(ctx, hardStop context.Context) *turn {
 		w.sleep(ctx, pass.wait, false)
 		return nil
 	}
+	began := time.Now()
 	lanes, until, ok := w.keeper.take(w.number)
 	if ok {
 		return &turn{hardStop: hardStop, pass: pass, lanes: lanes, until: until, held: outbox.HeldKeys{},
-			changes: w.keeper.paused().changes}
+			changes: w.keeper.paused().changes, began: began}
 	}
 	w.cfg.breaker.leave(pass)
 	w.quarantine.alone = false

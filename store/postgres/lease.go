@@ -49,7 +49,8 @@ func (s *store) lease(ctx context.Context, r outbox.LeaseRequest) (leased outbox
 	if r.Leaving {
 		batch.Queue(s.sql.leaseQuit, s.name, r.Owner)
 	} else {
-		batch.Queue(s.sql.leaseJoin, s.name, r.Owner, r.Name, ttl, eventrow.OrNull(r.Health), eventrow.OrNull(r.Serves))
+		batch.Queue(s.sql.leaseJoin, s.name, r.Owner, r.Name, ttl, eventrow.OrNull(r.Health), eventrow.OrNull(r.Serves),
+			eventrow.OrNull(pause.Text(r.Paused)))
 	}
 	batch.Queue(s.sql.leaseTake, s.name, r.Owner, ttl, outbox.LaneCount, r.Returning, r.Leaving)
 	batch.Queue(s.sql.leaseHeld, s.name, r.Owner, outbox.LaneCount, s.of).Query(func(found pgx.Rows) (err error) {

@@ -29,7 +29,8 @@ func (s *store) Lease(ctx context.Context, request outbox.LeaseRequest) (leased 
 		at := s.leaseArgs(request)
 		if err := tx.QueryRowContext(ctx, s.sql.leaseDue,
 			append(at.args(), outbox.LaneCount, request.Leaving, stamp(sqlitetime.Farthest(at.now, at.ttl)),
-				eventrow.OrNull(request.Health), s.reader)...).Scan(&due); err != nil || due {
+				eventrow.OrNull(request.Health), s.reader,
+				eventrow.OrNull(pause.Text(request.Paused)))...).Scan(&due); err != nil || due {
 			return err
 		}
 		leased, err = s.held(ctx, tx, at)
@@ -94,7 +95,8 @@ func (s *store) take(ctx context.Context, tx *sql.Tx, at leaseArgs, r outbox.Lea
 	if err := tx.QueryRowContext(ctx, s.sql.leaseLapsed, at.table, at.owner, stamp(at.now)).Scan(&lapsed); err != nil {
 		return err
 	}
-	enrol, args := s.sql.leaseJoin, append(at.args(), r.Name, eventrow.OrNull(r.Health), eventrow.OrNull(r.Serves))
+	enrol, args := s.sql.leaseJoin, append(at.args(), r.Name, eventrow.OrNull(r.Health), eventrow.OrNull(r.Serves),
+		eventrow.OrNull(pause.Text(r.Paused)))
 	if r.Leaving {
 		enrol, args = s.sql.leaseQuit, []any{at.table, at.owner}
 	}
@@ -167,7 +169,7 @@ func (s *store) paused(ctx context.Context, tx *sql.Tx, leased *outbox.Leased) e
 // Release implements outbox.Store.
 func (s *store) Release(ctx context.Context, owner uuid.UUID, lanes []outbox.Lane) error {
 	err := s.eachLane(ctx, s.sql.leaseRelease, lanes, func(l outbox.Lane) []any {
-		return []any{s.name, owner.String(), l.Number, l.Epoch}
+		return []any{s.name, owner.String(), l.Number, l.Epoch, stamp(time.Now())}
 	})
 	if err != nil {
 		return fmt.Errorf("release lanes of %s: %w", s.layout.Table, explain(err))
@@ -178,12 +180,11 @@ func (s *store) Release(ctx context.Context, owner uuid.UUID, lanes []outbox.Lan
 // Leave implements outbox.Store.
 func (s *store) Leave(ctx context.Context, owner uuid.UUID) error {
 	err := s.db.inTx(ctx, func(tx *sql.Tx) error {
-		for _, text := range []string{s.sql.leaseQuit, s.sql.leaseLeave} {
-			if _, err := tx.ExecContext(ctx, text, s.name, owner.String()); err != nil {
-				return err
-			}
+		if _, err := tx.ExecContext(ctx, s.sql.leaseQuit, s.name, owner.String()); err != nil {
+			return err
 		}
-		return nil
+		_, err := tx.ExecContext(ctx, s.sql.leaseLeave, s.name, owner.String(), stamp(time.Now()))
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("leave the relays of %s: %w", s.layout.Table, explain(err))

@@ -1,12 +1,13 @@
 -- lease: gives every lane of the caller up, ends its enrolment, and returns how many lanes are left. $1 table, $2
 -- owner.
 -- The epochs stay: the next owners raise them. Whoever gives a lane up has survived what it was trying there. One whose
--- row somebody holds locked is not waited for, and left.
+-- row somebody holds locked is not waited for, and left. Of a lane without an owner, expires_at is when it was given
+-- up.
 WITH gone AS (
     DELETE FROM outbox_relays WHERE table_name = $1 AND owner = $2
 ), given AS (
     UPDATE outbox_lanes l
-       SET owner = NULL, expires_at = NULL, trial_size = 0, trial_event = NULL
+       SET owner = NULL, expires_at = clock_timestamp(), trial_size = 0, trial_event = NULL
       FROM (SELECT table_name, lane FROM outbox_lanes WHERE table_name = $1 AND owner = $2 ORDER BY lane FOR UPDATE SKIP LOCKED) mine
      WHERE l.table_name = mine.table_name AND l.lane = mine.lane
     RETURNING l.lane

@@ -1,8 +1,8 @@
 -- lease: gives lanes up at once. $1 table, $2 owner, $3 lanes, $4 epochs. The epoch stays: the next owner raises it.
 -- Whoever gives a lane up has survived what it was trying there. One whose row somebody holds locked is not waited for,
--- and stays the owner's.
+-- and stays the owner's. Of a lane without an owner, expires_at is when it was given up.
 UPDATE outbox_lanes l
-   SET owner = NULL, expires_at = NULL, trial_size = 0, trial_event = NULL
+   SET owner = NULL, expires_at = clock_timestamp(), trial_size = 0, trial_event = NULL
   FROM (SELECT l.table_name, l.lane
           FROM unnest($3::smallint[], $4::bigint[]) AS mine (lane, epoch)
           JOIN outbox_lanes l ON l.table_name = $1 AND l.lane = mine.lane

@@ -34,6 +34,8 @@ CREATE TABLE IF NOT EXISTS outbox_relays (
     health       JSONB,                -- what hinders it: {"table": reason, "sinks": {name: reason}}; NULL: nothing
     health_since TIMESTAMPTZ,          -- when it began to say so
     serves       TEXT,                 -- the sinks and routes that it has for the table, one a line; NULL: unknown
+    paused       TEXT,                 -- what it obeys of outbox_pauses, as JSON: nothing of that is in flight; NULL: nothing is paused
+    seen_at      TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),   -- its last renewal
     PRIMARY KEY (table_name, owner)
 ) WITH (
     fillfactor = 30,                   -- as on outbox_lanes

@@ -22,6 +22,8 @@ CREATE TABLE outbox_relays (
     health TEXT,                -- what hinders it: {"table": reason, "sinks": {name: reason}}; NULL: nothing
     health_since TEXT,          -- when it began to say so
     serves TEXT,                -- the sinks and routes that it has for the table, one a line; NULL: unknown
+    paused TEXT,                -- what it obeys of outbox_pauses, as JSON: nothing of that is in flight; NULL: nothing is paused
+    seen_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%dT%H:%M:%f000Z', 'now')),   -- its last renewal
     PRIMARY KEY (table_name, owner)
 ) STRICT, WITHOUT ROWID;
 
