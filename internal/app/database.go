@@ -83,6 +83,10 @@ type ForPeople interface {
 	Pauses(ctx context.Context) (*operate.Pauses, error)
 	// Facts reads the state of the tables and of their readers.
 	Facts(ctx context.Context, tables []operate.Watched, limit int) (operate.Facts, error)
+	// Groups returns the consumer groups of tables with these layouts; see operate.Database.Groups.
+	Groups(ctx context.Context, layouts []outbox.Layout, limit int) ([]operate.Group, error)
+	// Blocked adds to a group the events that its keys wait for.
+	Blocked(ctx context.Context, g *operate.Group) error
 	// Debts returns what sinks of tables with routes have not taken.
 	Debts(ctx context.Context) ([]operate.Debt, error)
 	// MoveDebt gives some of what a sink owes to another one, the oldest first.

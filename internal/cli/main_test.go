@@ -32,6 +32,13 @@ var binary string
 
 // TestMain builds the command once: what runs beside a test is the real binary.
 func TestMain(m *testing.M) {
+	if os.Getenv(groupProcess) != "" {
+		if err := runGroup(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	var flags []string
 	if raceDetector {
 		flags = append(flags, "-race", "-gcflags=modernc.org/...=-race=false") // see RACE in the Makefile
@@ -166,9 +173,12 @@ type process struct {
 }
 
 // start starts the command; the test ends it, if need be with SIGKILL.
-func (e env) start(args ...string) *process {
+func (e env) start(args ...string) *process { e.t.Helper(); return e.startBinary(e.command, args...) }
+
+// startBinary is start of another program.
+func (e env) startBinary(command func(context.Context, ...string) *exec.Cmd, args ...string) *process {
 	e.t.Helper()
-	p := &process{t: e.t, cmd: e.command(context.Background(), args...), ended: make(chan struct{})}
+	p := &process{t: e.t, cmd: command(context.Background(), args...), ended: make(chan struct{})}
 	p.out, p.err = newStream(), newStream()
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
 	if err := p.cmd.Start(); err != nil {

@@ -4,12 +4,16 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/outboxrelay/outbox/internal/admin"
 	"github.com/outboxrelay/outbox/internal/app"
+	"github.com/outboxrelay/outbox/internal/backoff"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/store/operate"
 )
@@ -21,14 +25,61 @@ type pausedNow struct {
 	Topic       string `json:"topic"`
 	Destination string `json:"destination"`
 	Paused      bool   `json:"paused"` // false: it was until now
+	confirmation
+}
+
+// confirmation says which processes have reported that they obey a pause, or its end.
+type confirmation struct {
+	Confirmed   []string `json:"confirmedBy"`
+	Unconfirmed []string `json:"unconfirmedBy"`
+}
+
+// obeyedCheck is how often a command asks whether processes obey.
+const obeyedCheck = 100 * time.Millisecond
+
+// await waits until every process that a pause concerns has reported that it obeys, for so long at
+// most, and puts what came of that into words.
+func (c *confirmation) await(
+	ctx context.Context, p *operate.Pauses, of operate.Pause, wait time.Duration,
+) (words string, err error) {
+	for end := time.Now().Add(wait); ; {
+		if c.Confirmed, c.Unconfirmed, err = p.Obeyed(ctx, of); err != nil {
+			return "", err
+		}
+		if len(c.Unconfirmed) == 0 || !time.Now().Before(end) {
+			break
+		}
+		if !backoff.Wait(ctx, obeyedCheck) {
+			return "", ctx.Err()
+		}
+	}
+	switch {
+	case len(c.Unconfirmed) > 0:
+		words = "not confirmed by " + strings.Join(c.Unconfirmed, "; ")
+		if wait > 0 {
+			err = fmt.Errorf("wait %s for confirmation: %s; a process confirms once it has finished what it had begun: run the "+
+				"same command again, or stop the process", wait, words)
+		}
+		return words, err
+	case len(c.Confirmed) > 0:
+		return "confirmed by " + strings.Join(c.Confirmed, "; "), nil
+	}
+	return "no process that it concerns is alive, and one that starts obeys it", nil
+}
+
+// waitFlag adds --wait.
+func waitFlag(flags *pflag.FlagSet, to *time.Duration) {
+	flags.DurationVar(to, "wait", 15*time.Second,
+		"`time` to wait until each process confirms that it obeys; 0: not at all")
 }
 
 // pausing is outbox pause or outbox resume.
 type pausing struct {
 	operate.Pause
-	by  operatorFlags
-	did string // of what was paused, for people
-	do  func(context.Context, config.Config, app.Database, *operate.Pauses) (paused bool, err error)
+	by   operatorFlags
+	wait time.Duration
+	did  string // of what was paused, for people
+	do   func(context.Context, config.Config, app.Database, *operate.Pauses) (paused bool, err error)
 }
 
 // check refuses a command line that names nothing, or what is no pause.
@@ -75,8 +126,9 @@ func (f *pausing) command(a *application, cmd *cobra.Command, required string) *
 			if err != nil {
 				return err
 			}
-			now := pausedNow{f.Table, f.To, f.Topic, f.Destination, paused}
-			return a.printResult(c.Output, now, f.did, whatPaused(f.Pause))
+			now := pausedNow{Table: f.Table, To: f.To, Topic: f.Topic, Destination: f.Destination, Paused: paused}
+			words, err := now.await(cmd.Context(), p, f.Pause, f.wait)
+			return cmp.Or(a.printResult(c.Output, now, f.did, whatPaused(f.Pause), words), err)
 		})
 	}
 	flags := cmd.Flags()
@@ -85,14 +137,23 @@ func (f *pausing) command(a *application, cmd *cobra.Command, required string) *
 	flags.StringVar(&f.Destination, "destination", "", "`pattern` of the destination (default: all)")
 	flags.StringVar(&f.To, "sink", "", "`name` of the sink, of a --table with routes")
 	f.by.addTo(flags, required)
+	waitFlag(flags, &f.wait)
 	flags.AddFlagSet(mapping)
 	return cmd
 }
 
 func (a *application) pause() *cobra.Command {
-	f := pausing{did: "paused %s: relays obey within a second"}
+	f := pausing{did: "paused %s; %s"}
 	f.do = func(ctx context.Context, c config.Config, db app.Database, p *operate.Pauses) (bool, error) {
 		if f.To != "" {
+			groups, err := db.Groups(ctx, layouts(c), 0)
+			if err != nil {
+				return false, err
+			}
+			if slices.ContainsFunc(groups, func(g operate.Group) bool { return g.Table == f.Table && g.Name == f.To }) {
+				return false, usagef("--to %s: it is a consumer group of %s and not a sink; run: outbox groups pause %s", f.To,
+					f.Table, f.To)
+			}
 			if err := admin.PausableSink(ctx, c, db, admin.Of{Table: f.Table, Sink: f.To}); err != nil {
 				return false, err
 			}
@@ -103,7 +164,7 @@ func (a *application) pause() *cobra.Command {
 }
 
 func (a *application) resume() *cobra.Command {
-	f := pausing{did: "resumed %s"}
+	f := pausing{did: "resumed %s; %s"}
 	f.do = func(ctx context.Context, _ config.Config, _ app.Database, p *operate.Pauses) (bool, error) {
 		found, err := p.Resume(ctx, f.Pause)
 		if err == nil && !found {

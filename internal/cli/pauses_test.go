@@ -104,7 +104,7 @@ func testPausesOfASink(t *testing.T, e env) {
 		'01890a5d-ac96-774b-bcce-b302099a8057', '["orders"]', 'order.placed', '7', 'acme', '1',
 		'2025-01-01T00:00:00.000000Z', 'delivered')`)
 	e.says(0, "events --sink mail --status pending", "no such events in outbox_events to mail")
-	e.says(0, pause+"mail", "paused sink mail of table outbox_events: relays obey")
+	e.says(0, pause+"mail", "paused sink mail of table outbox_events; no process that it concerns is alive")
 	e.says(2, pause+"adit", "--sink adit: there is no such sink", "know mail. If")
 	for _, args := range []string{"events --sink adit", "events skip --dry-run --sink adit --all",
 		"events retry --sink adit --all",

@@ -128,6 +128,10 @@ sinks move x --to y --reason r --yes
 pause --table outbox_events --reason r
 resume --table outbox_events --reason r
 pauses
+groups list
+groups show a
+groups pause a --reason r
+groups resume a
 purge --yes
 replay --since 1h --reason r --yes
 subscriptions list
@@ -148,7 +152,7 @@ migrate roles`, "ID", id), "\n")
 // withoutDatabase are the commands that never open the database, or only to warn, and those that
 // open the settings' endpoints.
 var withoutDatabase = regexp.MustCompile(`^(outbox|migrate print|migrate export|tail|route( test)?|ready|dev|init|` +
-	`config( print| validate)?|man|version|runs.*|endpoints.*|dlq|migrate|subscriptions|token|completion.*)$`)
+	`config( print| validate)?|man|version|runs.*|endpoints.*|dlq|migrate|groups|subscriptions|token|completion.*)$`)
 
 // A superuser's session plans no statement over anything to which a lesser role has attached code,
 // or can. "migrate roles" reads the catalog only and works. Every command is tried with one

@@ -66,6 +66,9 @@ func (d Database) Browser(ctx context.Context, layout outbox.Layout) (_ *Browser
 	if b.leased, err = db.Leased(ctx, layout.Table); err != nil {
 		return nil, err
 	}
+	if layout.Reader != "" && !layout.KeepsState() {
+		b.leased += "/" + layout.Reader // as Layout.Name
+	}
 	b.byPosition, err = db.Ordered(ctx, layout.Table, layout.Position)
 	return b, err
 }

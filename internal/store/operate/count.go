@@ -108,12 +108,15 @@ func left(expires, now sqltable.Text) *float64 {
 
 func (r *LaneReport) addRelay(rows cold.Rows) error {
 	var v RelayView
-	var joined, expires, now sqltable.Text
-	if err := rows.Scan(&v.Owner, &v.Name, &joined, &expires, &now, &v.Lanes, &v.Share, &v.Serves); err != nil {
+	var joined, expires, now, seen sqltable.Text
+	if err := rows.Scan(&v.Owner, &v.Name, &joined, &expires, &now, &v.Lanes, &v.Share, &v.Serves, &seen); err != nil {
 		return err
 	}
 	if at := joined.Moment(); at != nil {
 		v.JoinedAt = *at
+	}
+	if at := seen.Moment(); at != nil {
+		v.SeenAt = *at
 	}
 	if in := left(expires, now); in != nil {
 		v.ExpiresIn = *in
@@ -135,9 +138,8 @@ func (r *LaneReport) addLane(rows cold.Rows) error {
 		return nil
 	}
 	v.Lane = *lane
-	v.ExpiresIn = left(expires, now)
 	if owner.Valid {
-		v.Owner = &owner.UUID
+		v.Owner, v.ExpiresIn = &owner.UUID, left(expires, now)
 	}
 	if trial.Valid {
 		v.TrialEvent = &trial.UUID

@@ -38,6 +38,7 @@ type RelayView struct {
 	Owner     uuid.UUID `json:"owner"`
 	Name      string    `json:"name"`
 	JoinedAt  time.Time `json:"joinedAt"`
+	SeenAt    time.Time `json:"seenAt"`           // its last renewal
 	ExpiresIn float64   `json:"expiresInSeconds"` // below 0: it is gone
 	Lanes     int       `json:"lanes"`            // that it holds
 	Share     int       `json:"share"`            // that it should hold

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/store/cold"
+	paused "github.com/outboxrelay/outbox/internal/store/pause"
 	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
@@ -144,6 +146,55 @@ func (p *Pauses) Resume(ctx context.Context, pause Pause) (bool, error) {
 		return false, fmt.Errorf("resume: %w", err)
 	}
 	return found, nil
+}
+
+// Obeyed returns the processes that a pause concerns and that have reported that they obey what is
+// paused now, and those that have not: each with nothing of it in flight. A process that is
+// stopping reports nothing, and is late until it has gone.
+func (p *Pauses) Obeyed(ctx context.Context, pause Pause) (obeyed, late []string, err error) {
+	if pause.Table != "" {
+		if pause.Table, err = p.db.Leased(ctx, pause.Table); err != nil {
+			return nil, nil, err
+		}
+	}
+	obeyed, late = []string{}, []string{} // [] in JSON
+	err = cold.Read(ctx, p.db, func(tx *cold.Tx) error {
+		all, err := listPauses(ctx, tx, "")
+		if err != nil {
+			return err
+		}
+		return tx.Each(ctx, "pause_obeyed", pauseQuery{Now: time.Now()}, func(rows cold.Rows) error {
+			var leased, name string
+			var told sqltable.Text
+			if err := rows.Scan(&leased, &name, &told); err != nil {
+				return err
+			}
+			of, _ := TableAndSink(leased)
+			if leased != pause.Name() && (pause.To != "" || pause.Table != "" && of != pause.Table) {
+				return nil
+			}
+			var now outbox.Paused
+			for _, one := range all {
+				if by := one.Name(); by == "" || by == leased || by == of {
+					paused.Add(&now, one.Topic, one.Destination)
+				}
+			}
+			if paused.Obeyed(now, told.S) {
+				obeyed = append(obeyed, name)
+			} else {
+				late = append(late, name)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("ask which processes obey: %w", err)
+	}
+	slices.Sort(late)
+	late = slices.Compact(late)
+	slices.Sort(obeyed)
+	obeyed = slices.DeleteFunc(slices.Compact(obeyed), func(name string) bool { return slices.Contains(late, name) })
+	return obeyed, late, nil
 }
 
 // change runs a statement for what a pause names, and records it if it changed something.

@@ -1,0 +1,191 @@
+package cli_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/inbox"
+	"github.com/outboxrelay/outbox/inbox/group"
+	"github.com/outboxrelay/outbox/relay"
+	"github.com/outboxrelay/outbox/store/postgres"
+	"github.com/outboxrelay/outbox/store/sqlite"
+)
+
+// groupProcess is the variable with which the test binary is a process of a group: its name and the
+// table that it reads.
+const groupProcess = "TEST_GROUP_PROCESS"
+
+// runGroup is that process. It ends with SIGTERM.
+func runGroup() error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	name, table, _ := strings.Cut(os.Getenv(groupProcess), " ")
+	layout := outbox.OutboxLog()
+	if table == "outbox_events" {
+		layout = outbox.OutboxEvents()
+	}
+	cfg := group.Config{Name: name, Table: layout, Workers: 2, Window: 30 * 24 * time.Hour,
+		Backoff: relay.Backoff{Base: time.Minute}, Relay: relay.Config{LeaseTTL: 2 * time.Second}}
+	database := os.Getenv("OUTBOX_DATABASE_URL")
+	if path, file := strings.CutPrefix(database, "sqlite:"); file {
+		db, err := sqlite.Connect(ctx, path, 4)
+		if err != nil {
+			return err
+		}
+		return handle(ctx, db, sqlite.Transactions(db), cfg)
+	}
+	db, err := postgres.Connect(ctx, database, postgres.Config{Conns: 4, Name: "group"})
+	if err != nil {
+		return err
+	}
+	pool, err := pgxpool.New(ctx, database)
+	if err != nil {
+		return err
+	}
+	return handle(ctx, db, postgres.Transactions(pool), cfg)
+}
+
+// handle runs a group that fails at events of key bad, and takes 1 s for those of key slow.
+func handle[Tx any](ctx context.Context, db outbox.Database, tx inbox.Transactions[Tx], cfg group.Config) error {
+	g, err := group.New(db, tx, cfg)
+	if err != nil {
+		return err
+	}
+	group.Handle(g, "*", func(_ context.Context, _ Tx, m group.Message[any]) error {
+		switch m.AggregateID {
+		case "bad":
+			return errors.New("no such customer")
+		case "slow":
+			fmt.Println("handling slow") //nolint:forbidigo // the test waits for it
+			time.Sleep(time.Second)
+		}
+		return nil
+	})
+	return g.Run(ctx)
+}
+
+// group starts a process of a group.
+func (e env) group(name, table string) *process {
+	e.t.Helper()
+	return e.startBinary(func(ctx context.Context, _ ...string) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, os.Args[0])
+		cmd.Env = append(os.Environ(), groupProcess+"="+name+" "+table, "OUTBOX_DATABASE_URL="+e.database)
+		return cmd
+	})
+}
+
+type groupState struct {
+	Group, Table, State                     string
+	LastSeen                                *time.Time
+	Processes                               []struct{ Name string }
+	LanesHeld, LanesLapsed, Waiting, Failed int
+	Blocked                                 []struct{ Key, LastError string }
+	Pauses                                  []struct{ Reason string }
+}
+
+// awaitGroup waits until outbox groups show says what is wanted.
+func (e env) awaitGroup(name, what string, wanted func(g groupState) bool) {
+	e.t.Helper()
+	e.eventually(what, func() bool {
+		r := e.run("", "groups", "show", name, "-o", "json")
+		return r.code == 0 && wanted(decode[groupState](e.t, r.out))
+	})
+}
+
+// A group of a log, and a group that is the recorded reader of another table: alive, paused, killed,
+// and stopped. What operators see and do of both is the same.
+func TestGroups(t *testing.T) {
+	onStores(t, func(t *testing.T, e env) { testGroup(t, e, "outbox_events") })
+}
+
+func TestGroupsOfLog(t *testing.T) {
+	t.Parallel()
+	e := migrated(t)
+	e.ok("", "migrate", "up", "--set", "log")
+	testGroup(t, e, "outbox_log")
+}
+
+func testGroup(t *testing.T, e env, table string) {
+	e.says(0, "groups list", "there are no consumer groups")
+	e.says(1, "groups show billing", "find consumer group billing: it does not exist", "has none")
+	write := func(key string) {
+		t.Helper()
+		e.ok("1", "write", "--table", table, "--topic", "order.placed", "--source", "shop", "--aggregate-type", "Order",
+			"--key", key)
+	}
+	one := e.group("billing", table)
+	write("good")
+	e.awaitGroup("billing", "alive", func(g groupState) bool {
+		return g.State == "alive" && g.Waiting == 0 && g.LanesHeld == 64 && g.Table == table && len(g.Processes) == 1
+	})
+	write("bad")
+	write("bad")
+	e.awaitGroup("billing", "failed events", func(g groupState) bool {
+		return g.Waiting == 2 && g.Failed == 2 && len(g.Blocked) == 1 && g.Blocked[0].Key == "bad" &&
+			strings.Contains(g.Blocked[0].LastError, "no such customer")
+	})
+	e.says(0, "groups list", "billing", table, "alive", "64 of 64")
+	e.says(0, "groups show billing", "alive, last seen", "BLOCKED KEY", "no such customer")
+
+	// A pause is confirmed once the event in flight has been handled.
+	e.says(2, "groups pause billing", "--reason is required")
+	e.says(1, "groups pause bill --reason x", "this database has billing of "+table)
+	if table == "outbox_log" {
+		e.says(2, "pause --table outbox_log --to billing --reason x", "is a consumer group", "outbox groups pause billing")
+	}
+	write("slow")
+	one.await(one.out, "handling slow")
+	began := time.Now()
+	r := e.run("", "groups", "pause", "billing", "--reason", "INC-1", "--wait", "300ms")
+	if r.code != 1 || !strings.Contains(r.err, "wait 300ms for confirmation: not confirmed by ") {
+		t.Errorf("a pause was confirmed while a handler runs: %d, after %s:\n%s%s", r.code, time.Since(began), r.out, r.err)
+	}
+	e.says(0, "groups pause billing --reason INC-1", "paused group billing of "+table+"; confirmed by ")
+	write("good")
+	time.Sleep(500 * time.Millisecond)
+	e.awaitGroup("billing", "paused", func(g groupState) bool {
+		return g.Waiting == 3 && len(g.Pauses) == 1 && g.Pauses[0].Reason == "INC-1"
+	})
+	e.says(0, "pauses", "INC-1")
+	e.says(0, "groups resume billing", "resumed group billing of "+table+"; confirmed by ")
+	e.says(1, "groups resume billing", "it is not paused by its name")
+	e.awaitGroup("billing", "resumed", func(g groupState) bool { return g.Waiting == 2 && len(g.Pauses) == 0 })
+
+	// Killed, it is dead; a pause needs no confirmation then.
+	one.signal(syscall.SIGKILL)
+	one.wait()
+	write("good")
+	e.awaitGroup("billing", "dead", func(g groupState) bool {
+		return g.State == "dead" && g.LastSeen != nil && g.Waiting == 3 && g.LanesLapsed == 64 && len(g.Processes) == 0
+	})
+	e.says(0, "groups show billing", "dead, last seen", "start a process of group billing", "64 lapsed")
+	e.says(0, "groups pause billing --reason INC-2 -o json", `"confirmedBy": []`)
+	e.says(0, "groups resume billing", "no process that it concerns is alive")
+
+	two := e.group("billing", table)
+	e.awaitGroup("billing", "alive again", func(g groupState) bool { return g.State == "alive" && g.Waiting == 2 })
+	two.signal(syscall.SIGTERM)
+	two.wait()
+	ended := time.Now()
+	e.awaitGroup("billing", "stopped", func(g groupState) bool {
+		return g.State == "stopped" && g.LastSeen.After(ended.Add(-time.Second))
+	})
+	contains(t, e.ok("", "dlq", "audit"), "INC-1", "INC-2")
+	if e.onFile() {
+		return
+	}
+	e.ok("", "migrate", "roles")
+	e.login("outbox_reader").says(0, "groups list", "billing", "stopped")
+	e.login("outbox_producer").says(1, "groups list", "permission denied", "Hint: this database role may not do that")
+}
