@@ -17,7 +17,8 @@ import (
 )
 
 func (a *application) groups() *cobra.Command {
-	return group("groups", a.groupsList(), a.groupsShow(), a.groupsPause(true), a.groupsPause(false))
+	return group("groups", a.groupsList(), a.groupsShow(), a.groupsPause("groups pause", " (required)", "paused"),
+		a.groupsPause("groups resume", "", "resumed"))
 }
 
 // layouts are those of the tables that the settings know.
@@ -46,33 +47,24 @@ func (a *application) groupsList() *cobra.Command {
 
 // groupCells are the columns of outbox groups list.
 func groupCells(g operate.Group) []any {
-	waiting, failed := "?", "?"
-	if !g.Hidden {
-		waiting = about(g.Waiting, g.Bounded)
+	waiting, failed, seen := fmt.Sprint(g.Waiting), fmt.Sprint(g.Failed), "never"
+	if g.Bounded {
+		waiting += "+" // counting stopped there
 	}
-	if !g.Hidden && !g.FailedHidden {
-		failed = fmt.Sprint(g.Failed)
+	if g.Hidden {
+		waiting, failed = waiting+"?", failed+"?"
 	}
-	lanes := fmt.Sprintf("%d of %d", g.Held, outbox.LaneCount)
-	return []any{g.Name, g.Table, g.State, len(g.Processes), lastSeen(g), lanes, waiting, seconds(g.Oldest), failed,
-		len(g.Pauses) > 0}
+	if g.LastSeen != nil {
+		seen = ago(*g.LastSeen)
+	}
+	return []any{g.Name, g.Table, g.State, len(g.Processes), seen, fmt.Sprintf("%d of %d", g.Held, outbox.LaneCount),
+		waiting, seconds(g.Oldest), failed, len(g.Pauses) > 0}
 }
 
-// about is a count, with a + where counting stopped.
-func about(n int, bounded bool) string {
-	if bounded {
-		return fmt.Sprintf("%d+", n)
-	}
-	return fmt.Sprint(n)
-}
-
-// lastSeen is how long ago a process of a group last gave a sign of life.
-func lastSeen(g operate.Group) string {
-	if g.LastSeen == nil {
-		return "never"
-	}
-	ago := max(time.Since(*g.LastSeen), 0).Seconds()
-	return seconds(&ago) + " ago"
+// ago is how long ago a time was.
+func ago(at time.Time) string {
+	s := max(time.Since(at), 0).Seconds()
+	return seconds(&s) + " ago"
 }
 
 // findGroup returns the group of a name, of a table if one is named.
@@ -126,25 +118,18 @@ func (a *application) groupsShow() *cobra.Command {
 
 func (a *application) printGroup(g operate.Group) error {
 	cells := groupCells(g)
-	state := fmt.Sprintf("%s, last seen %s", g.State, lastSeen(g))
-	if g.State == "dead" || g.State == "stopped" {
+	state := fmt.Sprintf("%s, last seen %s", g.State, cells[4])
+	if len(g.Processes) == 0 {
 		state += "; start a process of group " + g.Name + ", no relay handles its events"
 	}
-	waiting := fmt.Sprintf("%s, the oldest for %s", cells[6], cmp.Or(seconds(g.Oldest), "0 s"))
-	if g.Bounded {
-		waiting += " (counting stopped there)"
-	}
 	details := []detail{{"group", g.Name}, {"table", g.Table}, {"state", state},
-		{"lanes", fmt.Sprintf("%d of %d held, %d lapsed", g.Held, outbox.LaneCount, g.Lapsed)},
-		{"waiting", waiting}, {"failed", cells[8]}}
+		{"lanes", fmt.Sprintf("%s held, %d lapsed", cells[5], g.Lapsed)}, {"waiting", cells[6]}, {"oldest", cells[7]},
+		{"failed", cells[8]}}
 	for _, p := range g.Pauses {
-		details = append(details, detail{"paused", fmt.Sprintf("since %s by %s: %s (%s)", text(p.At), p.Actor, whatPaused(p),
-			p.Reason)})
+		details = append(details, detail{"paused", fmt.Sprintf("since %s by %s: %s", text(p.At), p.Actor, p.Reason)})
 	}
 	for _, p := range g.Processes {
-		ago := max(time.Since(p.SeenAt), 0).Seconds()
-		says := fmt.Sprintf("%s: %d lanes, last seen %s ago", p.Name, p.Lanes, seconds(&ago))
-		details = append(details, detail{"process", says})
+		details = append(details, detail{"process", fmt.Sprintf("%s: %d lanes, last seen %s", p.Name, p.Lanes, ago(p.SeenAt))})
 	}
 	if err := a.printDetails(details...); err != nil || len(g.Blocked) == 0 {
 		return err
@@ -157,25 +142,13 @@ func (a *application) printGroup(g operate.Group) error {
 	return a.printRows("BLOCKED KEY,EVENT,TOPIC,ATTEMPTS,NEXT,ERROR", rows)
 }
 
-// pausedGroup is what outbox groups pause and resume print with -o json.
-type pausedGroup struct {
-	Group  string `json:"group"`
-	Table  string `json:"table"`
-	Paused bool   `json:"paused"`
-	confirmation
-}
-
-func (a *application) groupsPause(pause bool) *cobra.Command {
+// groupsPause is outbox groups pause, or resume.
+func (a *application) groupsPause(path, required, did string) *cobra.Command {
 	var table string
-	var by operatorFlags
-	var wait time.Duration
+	f := pausing{did: did}
 	mapping := config.Mapping()
-	path, did, required := "groups resume", "resumed", ""
-	if pause {
-		path, did, required = "groups pause", "paused", " (required)"
-	}
 	cmd := command(path, cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
-		if pause && by.unreasoned() {
+		if required != "" && f.by.unreasoned() {
 			return usagef("--reason is required: say why the group waits")
 		}
 		return a.onDatabase(cmd.Context(), func(c config.Config, db app.Database) error {
@@ -183,28 +156,13 @@ func (a *application) groupsPause(pause bool) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p, err := db.Pauses(cmd.Context())
-			if err != nil {
-				return err
-			}
-			who := by.operator()
-			of := operate.Pause{Table: g.Leased(), Actor: who.Actor, Reason: strings.TrimSpace(who.Reason)}
-			if pause {
-				err = p.Pause(cmd.Context(), of)
-			} else if found, failed := p.Resume(cmd.Context(), of); failed != nil || !found {
-				err = cmp.Or(failed, fmt.Errorf("resume group %s: it is not paused by its name, see outbox pauses", g.Name))
-			}
-			if err != nil {
-				return err
-			}
-			now := pausedGroup{Group: g.Name, Table: g.Table, Paused: pause}
-			words, err := now.await(cmd.Context(), p, of, wait)
-			return cmp.Or(a.printResult(c.Output, now, "%s group %s of %s; %s", did, g.Name, g.Table, words), err)
+			f.Table, f.what = g.Leased(), "group "+g.Name+" of "+g.Table
+			return f.run(cmd.Context(), a, c, db)
 		}, mapping)
 	})
 	cmd.Flags().StringVar(&table, "table", "", "`table` of the group, where several have one of that name")
-	by.addTo(cmd.Flags(), required)
-	waitFlag(cmd.Flags(), &wait)
+	f.by.addTo(cmd.Flags(), required)
+	waitFlag(cmd.Flags(), &f.wait)
 	cmd.Flags().AddFlagSet(mapping)
 	return cmd
 }

@@ -159,7 +159,7 @@ func testGroup(t *testing.T, e env, table string) {
 	})
 	e.says(0, "pauses", "INC-1")
 	e.says(0, "groups resume billing", "resumed group billing of "+table+"; confirmed by ")
-	e.says(1, "groups resume billing", "it is not paused by its name")
+	e.says(1, "groups resume billing", "it is not paused by these names")
 	e.awaitGroup("billing", "resumed", func(g groupState) bool { return g.Waiting == 2 && len(g.Pauses) == 0 })
 
 	// Killed, it is dead; a pause needs no confirmation then.

@@ -76,10 +76,38 @@ func waitFlag(flags *pflag.FlagSet, to *time.Duration) {
 // pausing is outbox pause or outbox resume.
 type pausing struct {
 	operate.Pause
-	by   operatorFlags
-	wait time.Duration
-	did  string // of what was paused, for people
-	do   func(context.Context, config.Config, app.Database, *operate.Pauses) (paused bool, err error)
+	by      operatorFlags
+	wait    time.Duration
+	did     string // paused or resumed
+	what    string // it is of, for people; "": what whatPaused says
+	allowed func(context.Context, config.Config, app.Database) error
+}
+
+// run pauses or resumes, waits until it is obeyed, and prints what came of it.
+func (f *pausing) run(ctx context.Context, a *application, c config.Config, db app.Database) error {
+	by := f.by.operator()
+	f.Actor, f.Reason, f.what = by.Actor, strings.TrimSpace(by.Reason), cmp.Or(f.what, whatPaused(f.Pause))
+	if f.allowed != nil {
+		if err := f.allowed(ctx, c, db); err != nil {
+			return err
+		}
+	}
+	p, err := db.Pauses(ctx)
+	if err != nil {
+		return err
+	}
+	found := true
+	if f.did == "paused" {
+		err = p.Pause(ctx, f.Pause)
+	} else if found, err = p.Resume(ctx, f.Pause); err == nil && !found {
+		err = fmt.Errorf("resume %s: it is not paused by these names, see outbox pauses", f.what)
+	}
+	if err != nil {
+		return err
+	}
+	now := pausedNow{Table: f.Table, To: f.To, Topic: f.Topic, Destination: f.Destination, Paused: f.did == "paused"}
+	words, err := now.await(ctx, p, f.Pause, f.wait)
+	return cmp.Or(a.printResult(c.Output, now, "%s %s; %s", f.did, f.what, words), err)
 }
 
 // check refuses a command line that names nothing, or what is no pause.
@@ -90,8 +118,6 @@ func (f *pausing) check(cmd *cobra.Command) error {
 	if err := f.Check("--"); err != nil {
 		return usagef("%w", err)
 	}
-	by := f.by.operator()
-	f.Actor, f.Reason = by.Actor, strings.TrimSpace(by.Reason)
 	return nil
 }
 
@@ -118,17 +144,7 @@ func (f *pausing) command(a *application, cmd *cobra.Command, required string) *
 			f.Table = t.Layout.Table
 		}
 		return withDatabase(cmd.Context(), c, func(db app.Database) error {
-			p, err := db.Pauses(cmd.Context())
-			if err != nil {
-				return err
-			}
-			paused, err := f.do(cmd.Context(), c, db, p)
-			if err != nil {
-				return err
-			}
-			now := pausedNow{Table: f.Table, To: f.To, Topic: f.Topic, Destination: f.Destination, Paused: paused}
-			words, err := now.await(cmd.Context(), p, f.Pause, f.wait)
-			return cmp.Or(a.printResult(c.Output, now, f.did, whatPaused(f.Pause), words), err)
+			return f.run(cmd.Context(), a, c, db)
 		})
 	}
 	flags := cmd.Flags()
@@ -143,35 +159,26 @@ func (f *pausing) command(a *application, cmd *cobra.Command, required string) *
 }
 
 func (a *application) pause() *cobra.Command {
-	f := pausing{did: "paused %s; %s"}
-	f.do = func(ctx context.Context, c config.Config, db app.Database, p *operate.Pauses) (bool, error) {
-		if f.To != "" {
-			groups, err := db.Groups(ctx, layouts(c), 0)
-			if err != nil {
-				return false, err
-			}
-			if slices.ContainsFunc(groups, func(g operate.Group) bool { return g.Table == f.Table && g.Name == f.To }) {
-				return false, usagef("--to %s: it is a consumer group of %s and not a sink; run: outbox groups pause %s", f.To,
-					f.Table, f.To)
-			}
-			if err := admin.PausableSink(ctx, c, db, admin.Of{Table: f.Table, Sink: f.To}); err != nil {
-				return false, err
-			}
+	f := pausing{did: "paused"}
+	f.allowed = func(ctx context.Context, c config.Config, db app.Database) error {
+		if f.To == "" {
+			return nil
 		}
-		return true, p.Pause(ctx, f.Pause)
+		groups, err := db.Groups(ctx, layouts(c), 0)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(groups, func(g operate.Group) bool { return g.Table == f.Table && g.Name == f.To }) {
+			return usagef("--to %[1]s: it is a consumer group of %[2]s and not a sink; run: outbox groups pause %[1]s "+
+				"--table %[2]s", f.To, f.Table)
+		}
+		return admin.PausableSink(ctx, c, db, admin.Of{Table: f.Table, Sink: f.To})
 	}
 	return f.command(a, command("pause", nil, nil), " (required)")
 }
 
 func (a *application) resume() *cobra.Command {
-	f := pausing{did: "resumed %s; %s"}
-	f.do = func(ctx context.Context, _ config.Config, _ app.Database, p *operate.Pauses) (bool, error) {
-		found, err := p.Resume(ctx, f.Pause)
-		if err == nil && !found {
-			err = fmt.Errorf("resume %s: it is not paused by these names, see outbox pauses", whatPaused(f.Pause))
-		}
-		return false, err
-	}
+	f := pausing{did: "resumed"}
 	return f.command(a, command("resume", nil, nil), "")
 }
 

@@ -1,9 +1,10 @@
 package operate
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/outboxrelay/outbox"
@@ -16,40 +17,36 @@ import (
 type Group struct {
 	Table string `json:"table"` // whose events it handles
 	Name  string `json:"group"`
-	// State is alive, dead if its lanes have lapsed, stopped if its processes have handed them
-	// over, or new if no process has had a lane.
-	State    string     `json:"state"`
-	LastSeen *time.Time `json:"lastSeen,omitempty"` // the last sign of life of any of its processes
-	// Processes are alive; each is listed with its last renewal.
-	Processes []RelayView `json:"processes"`
+	// State is alive, dead if its lanes have lapsed, stopped if its processes have handed them over,
+	// or new if no process has had a lane.
+	State     string      `json:"state"`
+	LastSeen  *time.Time  `json:"lastSeen,omitempty"` // the last sign of life of any of its processes
+	Processes []RelayView `json:"processes"`          // that are alive
 	Held      int         `json:"lanesHeld"`
 	Lapsed    int         `json:"lanesLapsed"`
 	// Waiting is how many events it has still to handle, failed ones included. If Bounded, counting
-	// stopped there. Events that were committed late, behind the position of a log, are not
-	// counted. Hidden says that this role or these settings do not show them.
+	// stopped before. Events of a log that were committed behind its position are not counted.
 	Waiting int      `json:"waiting"`
 	Bounded bool     `json:"bounded,omitempty"`
-	Hidden  bool     `json:"hidden,omitempty"`
 	Oldest  *float64 `json:"oldestSeconds,omitempty"`
-	// Failed is how many events have failed, or wait behind one that has. FailedHidden says that
-	// this role may not see the failed events of a log.
-	Failed       int        `json:"failed"`
-	FailedHidden bool       `json:"failedHidden,omitempty"`
-	Pauses       []Pause    `json:"pauses"`            // that concern it
-	Blocked      []EventRow `json:"blocked,omitempty"` // of Database.Group: the events that its keys wait for
+	Failed  int      `json:"failed"` // of Waiting, those that have failed, or wait behind one that has
+	// Hidden says that this role or these settings do not show all of its events.
+	Hidden  bool       `json:"hidden,omitempty"`
+	Pauses  []Pause    `json:"pauses"`            // that concern it
+	Blocked []EventRow `json:"blocked,omitempty"` // by Database.Blocked
 
-	leased string         // as in outbox_lanes
-	layout *outbox.Layout // nil: the settings have none
+	leased string // as in outbox_lanes
+	layout outbox.Layout
 }
 
 // Leased is the name by which processes of the group lease lanes and look for their pauses.
-func (g Group) Leased() string { return g.leased }
+func (g *Group) Leased() string { return g.leased }
 
 // blockedShown is how many blocked keys a group is shown with.
 const blockedShown = 20
 
-// Groups returns the groups of a database, whose tables have these layouts. Without a limit they
-// have no more than their names, and when they were last seen; else events are counted up to it.
+// Groups returns the groups of a database, whose tables have these layouts. Events are counted up
+// to a limit; with 0 groups have no more than their names.
 func (d Database) Groups(ctx context.Context, layouts []outbox.Layout, limit int) (all []Group, err error) {
 	asked := struct{ Logs []string }{}
 	of := map[string]outbox.Layout{}
@@ -59,21 +56,16 @@ func (d Database) Groups(ctx context.Context, layouts []outbox.Layout, limit int
 			return nil, err
 		}
 		of[leased] = l
-		_, missing := errors.AsType[*outbox.SchemaError](d.db.Check(ctx, l.Table, nil))
-		if !l.KeepsState() && !missing {
+		if !l.KeepsState() && d.db.Check(ctx, l.Table, nil) == nil {
 			asked.Logs = append(asked.Logs, leased)
 		}
 	}
 	err = cold.Ask(ctx, d.db, "groups", asked, func(rows cold.Rows) error {
-		g := Group{Processes: []RelayView{}, Pauses: []Pause{}}
+		var g Group
 		var seen sqltable.Text
 		err := rows.Scan(&g.leased, &g.Table, &g.Name, &seen)
-		if g.LastSeen = seen.Moment(); g.LastSeen == nil {
-			g.State = "new"
-		}
-		if l, ok := of[g.Table]; ok {
-			g.Table, g.layout = l.Table, &l
-		}
+		g.LastSeen, g.layout = seen.Moment(), of[g.Table]
+		g.Table = cmp.Or(g.layout.Table, g.Table)
 		all = append(all, g)
 		return err
 	})
@@ -89,88 +81,66 @@ func (d Database) Groups(ctx context.Context, layouts []outbox.Layout, limit int
 }
 
 // fill reads who serves a group, and what it has still to do.
-func (d Database) fill(ctx context.Context, g *Group, limit int) error {
-	b := &Browser{db: d.db, layout: outbox.Layout{Table: g.Table}, leased: g.leased, hidden: true}
-	if g.layout != nil {
-		of := *g.layout
+func (d Database) fill(ctx context.Context, g *Group, limit int) (err error) {
+	b := &Browser{db: d.db, layout: outbox.Layout{Table: g.Table}, leased: g.leased, hidden: true} // of other settings
+	if g.layout.Table != "" {
+		of := g.layout
 		of.Reader = g.Name
-		found, err := d.Browser(ctx, of)
-		if err != nil {
+		if b, err = d.Browser(ctx, of); err != nil {
 			return err
 		}
-		b = found
 	}
 	report, err := b.Lanes(ctx, limit)
 	if err != nil {
 		return err
 	}
 	g.Hidden, g.Bounded, g.Pauses = report.Hidden, report.Bounded, report.Pauses
-	for _, r := range report.Relays {
-		if r.ExpiresIn > 0 {
-			g.Processes = append(g.Processes, r)
-		}
+	g.Processes = slices.DeleteFunc(report.Relays, func(r RelayView) bool { return r.ExpiresIn <= 0 })
+	states := map[string]int{}
+	for _, l := range report.Lanes {
+		states[l.State]++
+		g.Waiting, g.Failed = g.Waiting+l.Backlog, g.Failed+l.Retrying+l.Held
+		g.oldest(l.Oldest)
 	}
-	g.count(report)
-	if b.layout.KeepsState() {
-		for _, l := range report.Lanes {
-			g.Failed += l.Retrying + l.Held
-		}
-	} else if err := d.failed(ctx, g, limit); err != nil {
-		return err
-	}
-	switch {
+	switch g.Held, g.Lapsed = states["held"], states["lapsed"]; {
 	case len(g.Processes) > 0:
 		g.State = "alive"
 	case g.Lapsed > 0:
 		g.State = "dead"
-	case g.State == "":
+	case g.LastSeen != nil:
 		g.State = "stopped"
+	default:
+		g.State = "new"
 	}
-	return nil
-}
-
-// count adds the lanes of a report.
-func (g *Group) count(report LaneReport) {
-	for _, l := range report.Lanes {
-		switch l.State {
-		case "held":
-			g.Held++
-		case "lapsed":
-			g.Lapsed++
-		}
-		if g.Waiting += l.Backlog; l.Oldest != nil && (g.Oldest == nil || *l.Oldest > *g.Oldest) {
-			g.Oldest = l.Oldest
-		}
-	}
-}
-
-// failed adds the failed events of a group of a log, which are in outbox_deliveries.
-func (d Database) failed(ctx context.Context, g *Group, limit int) error {
-	_, allowed, err := Seen(ctx, cold.In(d.db, d.db.Alone()), "outbox_deliveries")
-	if g.FailedHidden = !allowed; err != nil || !allowed {
-		return err
-	}
-	b, err := d.Browser(ctx, outbox.DeliveriesOf(g.leased, g.Name))
-	if err != nil {
-		return err
-	}
-	report, err := b.Lanes(ctx, limit)
-	if err != nil {
-		return err
-	}
-	held, lapsed := g.Held, g.Lapsed
-	g.count(report)
-	g.Held, g.Lapsed = held, lapsed
-	g.Failed, g.Bounded = report.Counted, g.Bounded || report.Bounded
-	return nil
-}
-
-// Blocked adds to a group the events that its keys wait for, each with its error: the oldest.
-func (d Database) Blocked(ctx context.Context, g *Group) error {
-	if g.layout == nil || g.Failed == 0 {
+	if b.layout.KeepsState() {
 		return nil
 	}
-	of := *g.layout
+	_, allowed, err := Seen(ctx, cold.In(d.db, d.db.Alone()), "outbox_deliveries")
+	if g.Hidden = !allowed; err != nil || !allowed {
+		return err
+	}
+	debts, err := d.Debts(ctx)
+	for _, debt := range debts {
+		if debt.Table == g.leased && debt.Sink == g.Name {
+			g.Waiting, g.Failed = g.Waiting+debt.Owed, debt.Owed
+			g.oldest(debt.Oldest)
+		}
+	}
+	return err
+}
+
+func (g *Group) oldest(age *float64) {
+	if age != nil && (g.Oldest == nil || *age > *g.Oldest) {
+		g.Oldest = age
+	}
+}
+
+// Blocked adds to a group the oldest events that its keys wait for, each with its error.
+func (d Database) Blocked(ctx context.Context, g *Group) error {
+	if g.Failed == 0 {
+		return nil
+	}
+	of := g.layout
 	if !of.KeepsState() {
 		of = outbox.DeliveriesOf(g.leased, g.Name)
 	}

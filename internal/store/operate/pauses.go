@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -157,7 +158,7 @@ func (p *Pauses) Obeyed(ctx context.Context, pause Pause) (obeyed, late []string
 			return nil, nil, err
 		}
 	}
-	obeyed, late = []string{}, []string{} // [] in JSON
+	obeys := map[string]bool{}
 	err = cold.Read(ctx, p.db, func(tx *cold.Tx) error {
 		all, err := listPauses(ctx, tx, "")
 		if err != nil {
@@ -166,12 +167,10 @@ func (p *Pauses) Obeyed(ctx context.Context, pause Pause) (obeyed, late []string
 		return tx.Each(ctx, "pause_obeyed", pauseQuery{Now: time.Now()}, func(rows cold.Rows) error {
 			var leased, name string
 			var told sqltable.Text
-			if err := rows.Scan(&leased, &name, &told); err != nil {
-				return err
-			}
+			err := rows.Scan(&leased, &name, &told)
 			of, _ := TableAndSink(leased)
 			if leased != pause.Name() && (pause.To != "" || pause.Table != "" && of != pause.Table) {
-				return nil
+				return err
 			}
 			var now outbox.Paused
 			for _, one := range all {
@@ -179,21 +178,22 @@ func (p *Pauses) Obeyed(ctx context.Context, pause Pause) (obeyed, late []string
 					paused.Add(&now, one.Topic, one.Destination)
 				}
 			}
-			if paused.Obeyed(now, told.S) {
-				obeyed = append(obeyed, name)
-			} else {
-				late = append(late, name)
-			}
-			return nil
+			before, known := obeys[name]
+			obeys[name] = (before || !known) && paused.Text(now) == told.S
+			return err
 		})
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("ask which processes obey: %w", err)
 	}
-	slices.Sort(late)
-	late = slices.Compact(late)
-	slices.Sort(obeyed)
-	obeyed = slices.DeleteFunc(slices.Compact(obeyed), func(name string) bool { return slices.Contains(late, name) })
+	obeyed, late = []string{}, []string{} // [] in JSON
+	for _, name := range slices.Sorted(maps.Keys(obeys)) {
+		if obeys[name] {
+			obeyed = append(obeyed, name)
+		} else {
+			late = append(late, name)
+		}
+	}
 	return obeyed, late, nil
 }
 

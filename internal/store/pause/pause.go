@@ -24,31 +24,19 @@ func Add(p *outbox.Paused, topic, destination string) {
 	}
 }
 
-// Text is what a lease's row says of the pauses that its relay obeys; "" if there are none.
+// Text is what a lease's row says of the pauses that its relay obeys, the same in whatever order they
+// are; "" if there are none.
 func Text(p outbox.Paused) string {
 	if !Any(p) {
 		return ""
 	}
+	p.Topics = slices.Compact(slices.Sorted(slices.Values(p.Topics)))
+	p.Destinations = slices.Compact(slices.Sorted(slices.Values(p.Destinations)))
 	text, err := json.Marshal(p)
 	if err != nil {
 		return "" // texts can be encoded
 	}
 	return string(text)
-}
-
-// Obeyed tells whether a text of Text is of these pauses, in any order.
-func Obeyed(p outbox.Paused, told string) bool {
-	var has outbox.Paused
-	if told != "" && json.Unmarshal([]byte(told), &has) != nil {
-		return false
-	}
-	return p.Table == has.Table && same(p.Topics, has.Topics) && same(p.Destinations, has.Destinations)
-}
-
-// same tells whether two lists have the same names.
-func same(a, b []string) bool {
-	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
-	return slices.Equal(slices.Compact(a), slices.Compact(b))
 }
 
 // Any tells whether anything is paused.
