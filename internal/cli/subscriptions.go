@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,8 +16,8 @@ import (
 )
 
 func (a *application) subscriptions() *cobra.Command {
-	return group("subscriptions", a.subscriptionsAdd(), a.subscriptionsList(), a.subscriptionsRemove(),
-		a.subscriptionsReplay())
+	return group("subscriptions", a.subscriptionsAdd(), a.subscriptionsList(), a.subscriptionsShow(),
+		a.subscriptionsPause("pause"), a.subscriptionsPause("resume"), a.subscriptionsRemove(), a.subscriptionsReplay())
 }
 
 // subscribed is what the commands print that change a subscription.
@@ -94,6 +96,53 @@ func (a *application) subscriptionsList() *cobra.Command {
 				}}.print(a, c.Output)
 		})
 	})
+}
+
+func (a *application) subscriptionsShow() *cobra.Command {
+	return command("subscriptions show", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+		return a.onSubscriptions(cmd.Context(), func(c config.Config, s subscription.Store) error {
+			all, err := s.List(cmd.Context(), "")
+			if err != nil {
+				return err
+			}
+			i := slices.IndexFunc(all, func(s subscription.State) bool { return s.Name == args[0] })
+			if i < 0 {
+				return fmt.Errorf("find subscription %s: %w", oneLine(args[0]), subscription.ErrUnknown)
+			}
+			of := all[i]
+			if c.Output == "json" {
+				return printJSON(a.Out, of)
+			}
+			return a.printDetails(detail{"subscription", of.Name}, detail{"tenant", cmp.Or(of.Tenant, "(all)")},
+				detail{"topics", cmp.Or(strings.Join(of.Types, ", "), "(all)")}, detail{"lease", of.Lease},
+				detail{"attempts", of.MaxAttempts}, detail{"position", of.Position}, detail{"behind", of.Behind},
+				detail{"outstanding", of.Outstanding}, detail{"oldest", of.Oldest}, detail{"dead letters", of.Letters},
+				detail{"consumer", "last asked for events " + ago(of.SeenAt)}, detail{"paused since", of.PausedAt})
+		})
+	})
+}
+
+// subscriptionsPause is outbox subscriptions pause, or resume.
+func (a *application) subscriptionsPause(action string) *cobra.Command {
+	var by operatorFlags
+	required := map[string]string{"pause": " (required)"}[action]
+	cmd := command("subscriptions "+action, cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+		if required != "" && by.unreasoned() {
+			return usagef("--reason is required: say why the events wait")
+		}
+		return a.onSubscriptions(cmd.Context(), func(c config.Config, s subscription.Store) error {
+			who := by.operator()
+			changed, err := s.Pause(cmd.Context(), "", args[0], action == "pause",
+				subscription.Operator{Actor: who.Actor, Reason: strings.TrimSpace(who.Reason)})
+			if err != nil {
+				return err
+			}
+			did := map[bool]string{true: action + "d subscription %s", false: "subscription %s was " + action + "d already"}
+			return a.printResult(c.Output, subscribed{args[0], changed}, did[changed], args[0])
+		})
+	})
+	by.addTo(cmd.Flags(), required)
+	return cmd
 }
 
 func (a *application) subscriptionsRemove() *cobra.Command {

@@ -19,7 +19,7 @@ func TestSubscriptions(t *testing.T) {
 		args, want string
 		code       int
 	}{
-		{"subscriptions", "say what to do: add, list, remove or replay", 2},
+		{"subscriptions", "say what to do: add, list, show, pause, resume, remove or replay", 2},
 		{"subscriptions list", "there are no subscriptions", 0},
 		{"subscriptions list -o json", `"items": []`, 0},
 		{"subscriptions add billing --topic a,b --lease 1m --attempts 3", "made subscription billing", 0},
@@ -34,6 +34,15 @@ func TestSubscriptions(t *testing.T) {
 		{"subscriptions replay billing --from 2026-01-01T00:00:00Z", "gets again", 0},
 		{"subscriptions replay none --from 2026-01-01T00:00:00Z", "there is no such subscription: ", 1},
 		{"subscriptions replay billing", "--from", 2},
+		{"subscriptions show audit", "acme", 0},
+		{"subscriptions show none", "there is no such subscription", 1},
+		{"subscriptions pause audit", "--reason is required", 2},
+		{"subscriptions pause audit --reason INC-7", "paused subscription audit", 0},
+		{"subscriptions pause audit --reason INC-7", "was paused already", 0},
+		{"subscriptions show audit", "paused since", 0},
+		{"audit", "INC-7", 0},
+		{"subscriptions resume audit", "resumed subscription audit", 0},
+		{"subscriptions resume none", "there is no such subscription", 1},
 		{"subscriptions remove audit --yes", "removed subscription audit", 0},
 		{"subscriptions remove audit --yes", "there is no such subscription: ", 1},
 	} {

@@ -136,6 +136,9 @@ purge --yes
 replay --since 1h --reason r --yes
 subscriptions list
 subscriptions add a
+subscriptions show a
+subscriptions pause a --reason r
+subscriptions resume a
 subscriptions remove a --yes
 subscriptions replay a --from 2026-01-01T00:00:00Z
 token create --tenant a --scope read

@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -31,6 +32,7 @@ type nextRequest struct {
 type nextReply struct {
 	Body struct {
 		Events []subscription.Given `json:"events" nullable:"false"`
+		Paused bool                 `json:"paused,omitempty" doc:"true: an operator has paused the subscription, and it gives no events until it is resumed."`
 	} `nameHint:"SubscriptionEvents"`
 }
 
@@ -56,7 +58,7 @@ func (a *subscriptions) next(ctx context.Context, in *nextRequest) (*nextReply, 
 			return nil, a.refusal(ctx, "query", err)
 		}
 		out.Body.Events, err = a.cfg.Subscriptions.Next(ctx, tenant, in.Name, in.Most)
-		if err != nil {
+		if out.Body.Paused = errors.Is(err, subscription.ErrPaused); err != nil && !out.Body.Paused {
 			return nil, a.refusal(ctx, "query", err)
 		}
 		var bytes int64
@@ -248,7 +250,8 @@ func (a *api) routeSubscriptions(waiter *subscription.Waiter) {
 	next := a.operation("nextEvents", http.MethodGet, of+"/events", token.Consume, http.StatusOK,
 		"Get events of a subscription", `Gives what there is, in the order of each key; waits for the first where there is
 nothing. An event is given again once its lease is over, unless it was acknowledged. While an event of a key is another
-answer's, or waits for its next attempt, nothing behind it of its key is given.`,
+answer's, or waits for its next attempt, nothing behind it of its key is given. A paused subscription gives none: the
+answer says so, after wait.`,
 		http.StatusNotFound)
 	next.Metadata = map[string]any{Waiting: maxWait}
 	served(s, next, s.next)

@@ -42,12 +42,15 @@ type named struct{ Name, Tenant string }
 func (s *Subscriptions) ask(
 	ctx context.Context, of named, statement string, data any, row func(store.Row) error,
 ) error {
-	known := false
+	var known, paused bool
 	err := s.db.Write(ctx, of.Tenant,
-		store.Ask{Name: "subscription_known", Data: of, Row: func(row store.Row) error { return row.Scan(&known) }},
+		store.Ask{Name: "subscription_known", Data: of, Row: func(row store.Row) error { return row.Scan(&known, &paused) }},
 		store.Ask{Name: statement, Data: data, Row: row})
-	if err == nil && !known {
+	switch {
+	case err == nil && !known:
 		err = subscription.ErrUnknown
+	case err == nil && paused && statement == "subscription_next":
+		err = subscription.ErrPaused
 	}
 	return of.explained(err)
 }
@@ -219,6 +222,19 @@ func (s *Subscriptions) Remove(ctx context.Context, tenant, name string) error {
 	return s.ask(ctx, of, "subscription_remove", of, nil)
 }
 
+// Pause implements subscription.Store.
+func (s *Subscriptions) Pause(
+	ctx context.Context, tenant, name string, paused bool, by subscription.Operator,
+) (changed bool, err error) {
+	of := named{name, tenant}
+	err = s.ask(ctx, of, "subscription_pause", struct {
+		named
+		Paused bool
+		By     subscription.Operator
+	}{of, paused, by}, func(row store.Row) error { return row.Scan(&changed) })
+	return changed, err
+}
+
 // List implements subscription.Store.
 func (s *Subscriptions) List(ctx context.Context, tenant string) (all []subscription.State, err error) {
 	of := struct {
@@ -235,7 +251,7 @@ func (s *Subscriptions) List(ctx context.Context, tenant string) (all []subscrip
 		var st subscription.State
 		var lease int64
 		err := row.Scan(&st.Name, &st.Tenant, &st.Types, &lease, &st.MaxAttempts, &st.Position, &st.Behind,
-			&st.Outstanding, &st.Oldest, &st.Letters)
+			&st.Outstanding, &st.Oldest, &st.SeenAt, &st.PausedAt, &st.Letters)
 		st.Lease = (time.Duration(lease) * time.Microsecond).String()
 		all = append(all, st)
 		return err

@@ -29,6 +29,9 @@ var ErrRefused = errors.New("refused")
 // subscription or of its log.
 var ErrState = errors.New("not possible now")
 
+// ErrPaused says that an operator has paused the subscription: its consumers get no events.
+var ErrPaused = errors.New("the subscription is paused by an operator")
+
 // ErrTooMany says that the tenant has as many subscriptions as it may.
 var ErrTooMany = errors.New("the tenant has as many subscriptions as it may have; remove one first")
 
@@ -94,11 +97,17 @@ type State struct {
 	Behind      int        `json:"behind" doc:"Rows of the log after that; it is counted up to 100,000."`
 	Outstanding int        `json:"outstanding" doc:"Events that are fetched and not acknowledged."`
 	Oldest      *time.Time `json:"oldest" doc:"When the oldest of those was written."`
+	SeenAt      time.Time  `json:"seen_at" doc:"When a consumer last asked for events, 10 s early at most."`
+	PausedAt    *time.Time `json:"paused_at" doc:"When an operator paused it; null: it is not paused."`
 	Letters     *int       `json:"letters" doc:"Pending dead letters; null: this role sees none."`
 }
 
+// Operator pauses and resumes, for the record.
+type Operator struct{ Actor, Reason string }
+
 // Store keeps subscriptions. One of another tenant is ErrUnknown; an empty tenant stands for all.
 type Store interface {
+	// Next returns ErrPaused where the subscription is paused.
 	Next(ctx context.Context, tenant, name string, most int) ([]Given, error)
 	Ack(ctx context.Context, tenant, name string, events []Receipt) (acknowledged int, refused []Refused, err error)
 	// Nack returns nil where the token is not the event's. reason is the letter's if the event
@@ -111,6 +120,8 @@ type Store interface {
 	// Rewind moves a subscription back: what was written then or later comes again.
 	Rewind(ctx context.Context, tenant, name string, to time.Time) error
 	Remove(ctx context.Context, tenant, name string) error
+	// Pause pauses a subscription or resumes it, and tells whether that changed anything.
+	Pause(ctx context.Context, tenant, name string, paused bool, by Operator) (changed bool, err error)
 	List(ctx context.Context, tenant string) ([]State, error)
 	// Ready returns those for which Next may have something.
 	Ready(ctx context.Context, of []Name) ([]Name, error)

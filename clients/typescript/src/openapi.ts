@@ -299,7 +299,8 @@ export interface paths {
          * Get events of a subscription
          * @description Gives what there is, in the order of each key; waits for the first where there is
          *     nothing. An event is given again once its lease is over, unless it was acknowledged. While an event of a key is another
-         *     answer's, or waits for its next attempt, nothing behind it of its key is given.
+         *     answer's, or waits for its next attempt, nothing behind it of its key is given. A paused subscription gives none: the
+         *     answer says so, after wait.
          */
         get: operations["nextEvents"];
         put?: never;
@@ -586,8 +587,18 @@ export interface components {
              * @description Events that are fetched and not acknowledged.
              */
             outstanding: number;
+            /**
+             * Format: date-time
+             * @description When an operator paused it; null: it is not paused.
+             */
+            paused_at: string | null;
             /** @description How far the log has been fetched, a number. */
             position: string;
+            /**
+             * Format: date-time
+             * @description When a consumer last asked for events, 10 s early at most.
+             */
+            seen_at: string;
             /** @description Empty: of all tenants. */
             tenant: string;
             /** @description null: all. */
@@ -625,6 +636,8 @@ export interface components {
         };
         SubscriptionEvents: {
             events: components["schemas"]["Given"][];
+            /** @description true: an operator has paused the subscription, and it gives no events until it is resumed. */
+            paused?: boolean;
         };
         Subscriptions: {
             items: components["schemas"]["State"][];

@@ -45,6 +45,11 @@ func TestSubscriptionOverHTTP(t *testing.T) {
 	if n := a.want(200, "GET", s+"/events", ""); string(n.body) != "{\"events\":[]}\n" {
 		t.Errorf("nothing is %s", n.body)
 	}
+	must(a.pool.Exec(t.Context(), "UPDATE outbox_subscriptions SET paused_at = now()"))(t)
+	if paused := a.want(200, "GET", s+"/events?wait=50ms", ""); string(paused.body) != "{\"events\":[],\"paused\":true}\n" {
+		t.Errorf("paused, it answers %s", paused.body)
+	}
+	must(a.pool.Exec(t.Context(), "UPDATE outbox_subscriptions SET paused_at = NULL"))(t)
 	got := make(chan answer, 1)
 	go func() { got <- a.call("GET", s+"/events?wait=60s&most=10", "") }()
 	must(a.pool.Exec(t.Context(), logRow, "shop", "42"))(t)

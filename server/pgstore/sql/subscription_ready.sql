@@ -4,6 +4,7 @@
 SELECT s.name
   FROM outbox_subscriptions s
  WHERE s.name = ANY ({{arg .Names}}){{with .Tenant}} AND s.tenant = {{arg .}}{{end}}
+   AND s.paused_at IS NULL
    AND (EXISTS (SELECT FROM outbox_subscription_events v
                  WHERE v.subscription = s.name AND (v.until IS NULL OR v.until <= now()) AND (v.next_at IS NULL OR v.next_at <= now())
                    AND NOT EXISTS (SELECT FROM outbox_subscription_events o

@@ -11,8 +11,9 @@ CREATE TABLE IF NOT EXISTS outbox_subscriptions (
     backoff      INTERVAL    NOT NULL DEFAULT '1 s'  CONSTRAINT outbox_subscriptions_backoff_check CHECK (backoff >= '0'),   -- before the second attempt; doubled each time, up to an hour
     most         INT         NOT NULL DEFAULT 10000  CONSTRAINT outbox_subscriptions_most_check CHECK (most > 0),   -- events that are fetched and not acknowledged
     created_at   TIMESTAMPTZ NOT NULL DEFAULT now(),
-    seen_at      TIMESTAMPTZ NOT NULL DEFAULT now(),         -- when a consumer last asked for events, an hour early at most
+    seen_at      TIMESTAMPTZ NOT NULL DEFAULT now(),         -- when a consumer last asked for events, 10 s early at most
     keep         INTERVAL    NOT NULL DEFAULT '30 days' CONSTRAINT outbox_subscriptions_keep_check CHECK (keep >= '1 day'),   -- without a consumer for so long, it no longer keeps rows of the log
+    paused_at    TIMESTAMPTZ,                                -- when an operator paused it: its consumers get no events; NULL: it is not paused
     -- How far the log has been fetched, as in outbox_log_positions.
     position      BIGINT      NOT NULL,
     snapshot      PG_SNAPSHOT NOT NULL,
@@ -232,8 +233,8 @@ $fn$;
 
 -- Gives up to most events, in the order of each key, and a token with which to acknowledge them: for lease, or the
 -- subscription's. Nothing of a key is given that another answer has an event of, nor what is behind one that waits. An
--- event that is not acknowledged in time is given again, with another token. Call it by itself: its transaction makes
--- other calls for the subscription wait.
+-- event that is not acknowledged in time is given again, with another token. Of a paused subscription nothing is given.
+-- Call it by itself: its transaction makes other calls for the subscription wait.
 CREATE OR REPLACE FUNCTION outbox_next(subscription text, most int DEFAULT 100, lease interval DEFAULT NULL)
     RETURNS TABLE (id uuid, "position" bigint, token uuid, attempt int, type text, key text, order_key bigint, tenant text, occurred_at timestamptz, payload jsonb, metadata jsonb)
     LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off AS $fn$
@@ -265,6 +266,10 @@ BEGIN
     IF s.seen_at + s.keep < moment THEN   -- retention may have emptied parts that it has not read
         RAISE EXCEPTION 'subscription % had no consumer for %, so events that it has not read may have left the log: remove it and make it again, or run SELECT outbox_rewind(name, time)', $1, s.keep
             USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    IF s.paused_at IS NOT NULL THEN
+        UPDATE outbox_subscriptions t SET seen_at = moment WHERE t.name = s.name AND t.seen_at < moment - interval '10 s';
+        RETURN;
     END IF;
     over := ARRAY(SELECT v.position FROM outbox_subscription_events v
                    WHERE v.subscription = s.name AND v.until <= moment AND v.attempts >= s.max_attempts FOR UPDATE SKIP LOCKED);
@@ -307,7 +312,7 @@ BEGIN
         WHILE stored = 0 AND given < $2 AND seen < 100000 LOOP   -- a bound on what one call reads for nothing
             SELECT s.most - count(*) INTO room FROM outbox_subscription_events v WHERE v.subscription = s.name;
             EXIT WHEN room <= 0;
-            SELECT (f.s).*, f.looked, f.stored INTO s.name, s.id, s.tenant, s.types, s.lease, s.max_attempts, s.backoff, s.most, s.created_at, s.seen_at, s.keep,
+            SELECT (f.s).*, f.looked, f.stored INTO s.name, s.id, s.tenant, s.types, s.lease, s.max_attempts, s.backoff, s.most, s.created_at, s.seen_at, s.keep, s.paused_at,
                    s.position, s.snapshot, s.late_position, s.late_snapshot, looked, stored
               FROM outbox_subscription_fetch(s, least(room, greatest(1000, $2 - given))) f;
             seen := seen + looked;
@@ -315,7 +320,7 @@ BEGIN
         END LOOP;
         EXIT WHEN stored = 0;
     END LOOP;
-    IF s.seen_at < moment - interval '1 hour'
+    IF s.seen_at < moment - interval '10 s'
        OR (s.position, s.snapshot::text, s.late_position) IS DISTINCT FROM (was.position, was.snapshot::text, was.late_position) THEN
         UPDATE outbox_subscriptions t
            SET seen_at = moment, position = s.position, snapshot = s.snapshot, late_position = s.late_position, late_snapshot = s.late_snapshot
