@@ -87,6 +87,9 @@ type ForPeople interface {
 	Groups(ctx context.Context, layouts []outbox.Layout, limit int) ([]operate.Group, error)
 	// Blocked adds to a group the events that its keys wait for.
 	Blocked(ctx context.Context, g *operate.Group) error
+	// Logged returns an event of a log, and how far each reader has come with it.
+	Logged(ctx context.Context, log outbox.Layout, idOrPosition, tenant string) (
+		operate.EventDetail, []operate.LogReader, error)
 	// Debts returns what sinks of tables with routes have not taken.
 	Debts(ctx context.Context) ([]operate.Debt, error)
 	// MoveDebt gives some of what a sink owes to another one, the oldest first.

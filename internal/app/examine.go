@@ -10,6 +10,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/condition"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/store/migration"
+	"github.com/outboxrelay/outbox/internal/store/operate"
 	"github.com/outboxrelay/outbox/internal/store/pooler"
 )
 
@@ -89,7 +90,11 @@ func Why(ctx context.Context, cfg config.Config, table, tenant, id string) (cond
 	}
 	defer db.Close()
 	x := examination(cfg, db)
-	return x.Why(ctx, table, tenant, id)
+	e, err := x.Why(ctx, table, tenant, id)
+	if errors.Is(err, operate.ErrNoEvent) {
+		return whyLogged(ctx, cfg, db, table, tenant, id)
+	}
+	return e, err
 }
 
 // examineEvery is how often a relay looks for conditions.

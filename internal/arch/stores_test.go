@@ -97,6 +97,8 @@ var only = map[string]map[string]string{
 	coldPostgres: {
 		"sql/tenant.sql": "row-level security", "sql/bus_tenant.sql": "the same", "sql/log_lanes.sql": logTables,
 		"sql/log_groups.sql":           logTables,
+		"sql/logged.sql":               logTables,
+		"sql/logged_readers.sql":       logTables,
 		"sql/inbox_once.sql":           "SQLite asks for each delivery alone",
 		"sql/condition_audit_dead.sql": server, "sql/condition_audit_leases.sql": server,
 		"sql/condition_audit_order.sql": server, "sql/condition_audit_owed.sql": server,
@@ -130,6 +132,7 @@ var only = map[string]map[string]string{
 		"sql/subscription_list.sql":    logTables,
 		"sql/subscription_nack.sql":    logTables,
 		"sql/subscription_next.sql":    logTables,
+		"sql/subscription_pause.sql":   logTables,
 		"sql/subscription_ready.sql":   logTables,
 		"sql/subscription_remove.sql":  logTables,
 		"sql/subscription_return.sql":  logTables,

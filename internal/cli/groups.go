@@ -129,7 +129,8 @@ func (a *application) printGroup(g operate.Group) error {
 		details = append(details, detail{"paused", fmt.Sprintf("since %s by %s: %s", text(p.At), p.Actor, p.Reason)})
 	}
 	for _, p := range g.Processes {
-		details = append(details, detail{"process", fmt.Sprintf("%s: %d lanes, last seen %s", p.Name, p.Lanes, ago(p.SeenAt))})
+		says := fmt.Sprintf("%s: %d lanes, last seen %s", p.Name, p.Lanes, ago(p.SeenAt))
+		details = append(details, detail{"process", says})
 	}
 	if err := a.printDetails(details...); err != nil || len(g.Blocked) == 0 {
 		return err

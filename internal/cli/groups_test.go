@@ -173,6 +173,14 @@ func testGroup(t *testing.T, e env, table string) {
 	e.says(0, "groups pause billing --reason INC-2 -o json", `"confirmedBy": []`)
 	e.says(0, "groups resume billing", "no process that it concerns is alive")
 
+	r = e.run("", "doctor", "--table", table)
+	if said := r.out + r.err; strings.Contains(said, "outbox relay") || strings.Contains(said, "no relay serves") {
+		t.Errorf("doctor advises a relay for a table that a group reads:\n%s", said)
+	}
+	if table == "outbox_log" {
+		testWhyLogged(t, e)
+	}
+
 	two := e.group("billing", table)
 	e.awaitGroup("billing", "alive again", func(g groupState) bool { return g.State == "alive" && g.Waiting == 2 })
 	two.signal(syscall.SIGTERM)
@@ -188,4 +196,32 @@ func testGroup(t *testing.T, e env, table string) {
 	e.ok("", "migrate", "roles")
 	e.login("outbox_reader").says(0, "groups list", "billing", "stopped")
 	e.login("outbox_producer").says(1, "groups list", "permission denied", "Hint: this database role may not do that")
+}
+
+// The log has the events good, bad, bad, slow, good and good, of which the dead group billing has not
+// handled the last one.
+func testWhyLogged(t *testing.T, e env) {
+	id := func(key, order string) string {
+		t.Helper()
+		const of = "SELECT id::text FROM outbox_log WHERE aggregate_id = $1 ORDER BY position "
+		return query[string](e, of+order+" LIMIT 1", key)
+	}
+	last := id("good", "DESC")
+	e.says(0, "why "+id("good", ""), "is logged in outbox_log", "it was written into outbox_log at position 1",
+		"group billing has handled it")
+	e.says(0, "why 1 --of outbox_log", "group billing has handled it")
+	e.says(0, "why "+id("bad", ""), "group billing has it among its failed events", "after 1 failed: no such customer")
+	e.ok("", "subscriptions", "add", "audit", "--from", "earliest")
+	e.ok("", "subscriptions", "add", "refunds", "--from", "earliest", "--types", "refund.paid")
+	e.ok("", "groups", "pause", "billing", "--reason", "x")
+	e.says(0, "why "+last, "group billing has not reached it, and has up to 0 events to pass before it; it is paused",
+		"subscription audit has not reached it, and has up to 5 events", "it is not for subscription refunds")
+	e.ok("", "groups", "resume", "billing")
+	given := query[string](e, "SELECT id::text FROM outbox_next('audit', 3) ORDER BY position LIMIT 1")
+	e.says(0, "why "+given, "subscription audit has given it to a consumer")
+	exec1(e, "SELECT outbox_ack('audit', array_agg(id), array_agg(token)) FROM outbox_subscription_events WHERE id = $1",
+		given)
+	e.says(0, "why "+given, "subscription audit has handled it")
+	e.says(0, "why "+last+" -o json", `"kind": "group"`, `"passed": false`)
+	e.says(1, "why "+last+" --tenant acme", "no table of the settings has event")
 }

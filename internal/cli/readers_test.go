@@ -33,6 +33,12 @@ func testLanesReader(t *testing.T, e env) {
 	e.says(1, "relay --table outbox_events", refusal, "outbox lanes reader --table outbox_events --to sinks")
 	e.says(0, "lanes", "outbox_events is read by group:billing")
 	e.says(3, "doctor --only OBX-030 --table outbox_events", "no process of group billing serves outbox_events")
+	e.ok("1", "write", "--topic", "order.placed", "--source", "shop", "--key", "7")
+	event := decode[listOf[struct{ ID string }]](t, e.ok("", "events", "-o", "json")).Items[0].ID
+	e.says(0, "why "+event, "no process of group billing is alive that serves outbox_events: start a process of the group")
+	if r := e.run("", "groups", "show", "billing"); !strings.Contains(r.out, "start a process of group billing") {
+		t.Errorf("groups show says\n%s%s", r.out, r.err)
+	}
 	e.says(0, "audit", "reader", "handlers")
 	e.says(0, "lanes reader --to sinks --reason back", "reader of outbox_events is sinks now (before: group:billing)")
 	e.relaying("--table", "outbox_events")

@@ -23,6 +23,8 @@ type Explanation struct {
 	// Says is the answer, a sentence each: what became of it, what it waits for, where it goes and
 	// why, what failed.
 	Says []string `json:"says"`
+	// Readers are those of an event of a log.
+	Readers []operate.LogReader `json:"readers,omitempty"`
 }
 
 func (e *Explanation) say(format string, args ...any) {
@@ -196,8 +198,12 @@ func (x *Examination) pausesOf(e *Explanation, t *served) error {
 // laneOf says which relay it is that would deliver it, and whether there is one.
 func (x *Examination) laneOf(e *Explanation, t *served) (served bool) {
 	lane := t.lanes.Lanes[e.Event.Lane]
+	group, ofGroup := strings.CutPrefix(t.lanes.Reader, "group:")
+	alive := slices.ContainsFunc(t.lanes.Relays, func(r operate.RelayView) bool { return r.ExpiresIn > 0 })
 	switch {
-	case !slices.ContainsFunc(t.lanes.Relays, func(r operate.RelayView) bool { return r.ExpiresIn > 0 }):
+	case !alive && ofGroup && t.Layout.KeepsState():
+		e.say("no process of group %s is alive that serves %s: start a process of the group, and not a relay", group, t.Name())
+	case !alive:
 		e.say("no relay is alive that serves %s", t.Name())
 	case lane.State == "held" && lane.Name != nil:
 		e.say("its lane, %d, is held by relay %s for %.0f s from now", lane.Lane, *lane.Name, *lane.ExpiresIn)

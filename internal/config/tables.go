@@ -128,7 +128,8 @@ func (c Config) Unserved(needs Need) string {
 	}
 	for _, t := range c.Known() {
 		if err := c.noSink(t); err != nil {
-			return fmt.Sprintf("no relay serves %s, should the database have it: %v", t.Name(), err)
+			return fmt.Sprintf("no relay serves %s, should the database have it: %v; a log that only groups and "+
+				"subscriptions read needs none, and a relay would send its events to a sink", t.Name(), err)
 		}
 	}
 	return ""

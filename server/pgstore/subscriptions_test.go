@@ -120,7 +120,8 @@ func TestPausedSubscriptionGivesNothing(t *testing.T) {
 	if events := need(s.Next(t.Context(), acme, name.Name, 5))(t); len(events) != 1 {
 		t.Errorf("resumed, it gives %d events, want the other one", len(events))
 	}
-	const audit = "SELECT string_agg(action || ' ' || actor || ' ' || (filter ->> 'subscription'), ', ' ORDER BY at) FROM outbox_audit"
+	const audit = "SELECT string_agg(concat_ws(' ', action, actor, filter ->> 'subscription'), ', ' ORDER BY at) " +
+		"FROM outbox_audit"
 	if got := pgtest.Query[string](t, pool, audit); got != "pause me mine, resume me mine" {
 		t.Errorf("recorded %s", got)
 	}

@@ -225,7 +225,7 @@ func (b *Browser) in(
 ) error {
 	if !b.layout.KeepsState() {
 		return fmt.Errorf("%w: %s is a log, whose rows have no state: list what a sink did not take with "+
-			"--sink SINK, and the rest with SQL", ErrFilter, b.layout.Table)
+			"--sink SINK, the rest with SQL, and follow one event with outbox why", ErrFilter, b.layout.Table)
 	}
 	return run(ctx, b.db, func(tx *cold.Tx) error {
 		if b.hidden {

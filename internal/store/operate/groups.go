@@ -17,8 +17,8 @@ import (
 type Group struct {
 	Table string `json:"table"` // whose events it handles
 	Name  string `json:"group"`
-	// State is alive, dead if its lanes have lapsed, stopped if its processes have handed them over,
-	// or new if no process has had a lane.
+	// State is alive, dead if its lanes have lapsed, stopped if its processes have handed them
+	// over, or new if no process has had a lane.
 	State     string      `json:"state"`
 	LastSeen  *time.Time  `json:"lastSeen,omitempty"` // the last sign of life of any of its processes
 	Processes []RelayView `json:"processes"`          // that are alive

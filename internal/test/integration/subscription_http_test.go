@@ -46,8 +46,8 @@ func TestSubscriptionOverHTTP(t *testing.T) {
 		t.Errorf("nothing is %s", n.body)
 	}
 	must(a.pool.Exec(t.Context(), "UPDATE outbox_subscriptions SET paused_at = now()"))(t)
-	if paused := a.want(200, "GET", s+"/events?wait=50ms", ""); string(paused.body) != "{\"events\":[],\"paused\":true}\n" {
-		t.Errorf("paused, it answers %s", paused.body)
+	if paused := a.want(200, "GET", s+"/events?wait=50ms", "").body; string(paused) != `{"events":[],"paused":true}`+"\n" {
+		t.Errorf("paused, it answers %s", paused)
 	}
 	must(a.pool.Exec(t.Context(), "UPDATE outbox_subscriptions SET paused_at = NULL"))(t)
 	got := make(chan answer, 1)
