@@ -33,6 +33,12 @@ func (l Of) Find(c config.Config) (config.Table, error) {
 		return config.Table{}, refusef("--table %s: name the events' table and the sink, as "+
 			"--table outbox_events --sink NAME; outbox sinks lists them", Deliveries)
 	}
+	if name, group, ok := strings.Cut(l.Table, "/"); ok && l.Sink == "" {
+		if t, err := c.Find(name); err == nil && !t.Layout.KeepsState() { // what the group has failed to handle
+			t.Layout = outbox.DeliveriesOf(l.Table, group)
+			return t, nil
+		}
+	}
 	t, err := c.Find(l.Table)
 	if err == nil && l.Sink != "" {
 		t.Layout = outbox.DeliveriesOf(t.Layout.Table, l.Sink)

@@ -12,6 +12,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/relay"
+	"github.com/outboxrelay/outbox/server/subscription"
 )
 
 // Relay serves the tables of cfg until ctx ends, then finishes the batches in flight, gives up the
@@ -84,6 +85,7 @@ func (r *relayPart) run(ctx context.Context) error {
 	connected := r.outlets.connectLater(opening, r.process, append(others, late...))
 	var counting sync.WaitGroup
 	counting.Go(func() { r.countLetters(opening, db) })
+	counting.Go(func() { r.countConsumers(opening, db) })
 	counting.Go(func() { r.examine(opening, db) })
 	r.log.Info("connected", "database", MaskDatabase(r.cfg.Database), r.outlets.attr())
 	r.waker.own.Store(one)
@@ -110,6 +112,24 @@ func (r *relayPart) countLetters(ctx context.Context, db ForRelay) {
 		defer cancel()
 		pending, err := db.PendingLetters(asking, lettersLimit)
 		r.metrics.ObserveLetters(pending, err)
+	})
+}
+
+// countConsumers reads how the groups and subscriptions stand, for the metrics, until ctx ends.
+func (r *relayPart) countConsumers(ctx context.Context, db Database) {
+	var layouts []outbox.Layout
+	for _, t := range r.cfg.Known() {
+		layouts = append(layouts, t.Layout)
+	}
+	every(ctx, lettersEvery, func() {
+		asking, cancel := context.WithTimeout(ctx, probeTimeout)
+		defer cancel()
+		r.metrics.ObserveGroups(db.Groups(asking, layouts, lettersLimit))
+		var all []subscription.State
+		if s, err := db.Subscriptions(asking); err == nil {
+			all, _ = s.List(asking, "") // none is shown after an error
+		}
+		r.metrics.ObserveSubscriptions(all, time.Now())
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/inbox"
 	"github.com/outboxrelay/outbox/inbox/group"
+	"github.com/outboxrelay/outbox/internal/test/testenv"
 	"github.com/outboxrelay/outbox/relay"
 	"github.com/outboxrelay/outbox/store/postgres"
 	"github.com/outboxrelay/outbox/store/sqlite"
@@ -211,7 +212,16 @@ func testWhyLogged(t *testing.T, e env) {
 		"group billing has handled it")
 	e.says(0, "why 1 --of outbox_log", "group billing has handled it")
 	e.says(0, "why "+id("bad", ""), "group billing has it among its failed events", "after 1 failed: no such customer")
+	e.says(0, "events --table outbox_log/billing", "no such customer", "bad")
+	e.says(0, "events retry --table outbox_log/billing --all --reason x", "1 event")
 	e.ok("", "subscriptions", "add", "audit", "--from", "earliest")
+	e.redis = testenv.RedisServer(t).URL()
+	_, url := e.relaying("--table", "outbox_events")
+	e.eventually("a relay tells of the group and the subscription", func() bool {
+		_, text := get(t, url+"/metrics")
+		return strings.Contains(text, `outbox_group_processes{group="billing",table="outbox_log"} 0`) &&
+			strings.Contains(text, `outbox_subscription_backlog_events{subscription="audit"} 6`)
+	})
 	e.ok("", "subscriptions", "add", "refunds", "--from", "earliest", "--types", "refund.paid")
 	e.ok("", "groups", "pause", "billing", "--reason", "x")
 	e.says(0, "why "+last, "group billing has not reached it, and has up to 0 events to pass before it; it is paused",

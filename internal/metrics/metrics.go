@@ -37,6 +37,7 @@ type Metrics struct {
 	ready, lanes, backlog, oldest, paused                                     *prometheus.GaugeVec
 	owed, oldestOwed, unserved, sinkDown, letters, conditions, unknown, build *prometheus.GaugeVec
 	retention                                                                 retentionMetrics
+	consumers                                                                 consumerMetrics
 
 	relay  func() relay.Health // nil: nobody watches one
 	mu     sync.Mutex
@@ -106,7 +107,7 @@ func New() *Metrics {
 	b := version.Of()
 	gauge(&m.build, "build_info", "1, and what the process was built from.", "version", "goversion")
 	m.build.WithLabelValues(b.Version, b.Go).Set(1)
-	m.retention = newRetentionMetrics(m.Registry)
+	m.retention, m.consumers = newRetentionMetrics(m.Registry), newConsumerMetrics(gauge)
 	return m
 }
 
