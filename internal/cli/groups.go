@@ -37,15 +37,16 @@ func (a *application) groupsList() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return list[operate.Group]{all, "", "there are no consumer groups",
-				"GROUP,TABLE,STATE,PROCESSES,LAST SEEN,LANES,WAITING,OLDEST,FAILED,PAUSED", groupCells}.print(a, c.Output)
+			return list[operate.Group]{all, "", "there are no consumer groups", groupHead, groupCells}.print(a, c.Output)
 		}, mapping)
 	})
 	cmd.Flags().AddFlagSet(mapping)
 	return cmd
 }
 
-// groupCells are the columns of outbox groups list.
+const groupHead = "GROUP,TABLE,STATE,PROCESSES,LAST SEEN,LANES,WAITING,OLDEST,FAILED,PAUSED"
+
+// groupCells are the columns of groupHead.
 func groupCells(g operate.Group) []any {
 	waiting, failed, seen := fmt.Sprint(g.Waiting), fmt.Sprint(g.Failed), "never"
 	if g.Bounded {
@@ -57,8 +58,12 @@ func groupCells(g operate.Group) []any {
 	if g.LastSeen != nil {
 		seen = ago(*g.LastSeen)
 	}
-	return []any{g.Name, g.Table, g.State, len(g.Processes), seen, fmt.Sprintf("%d of %d", g.Held, outbox.LaneCount),
-		waiting, seconds(g.Oldest), failed, len(g.Pauses) > 0}
+	lanes := fmt.Sprintf("%d of %d", g.Held, outbox.LaneCount)
+	if g.Lapsed > 0 {
+		lanes += fmt.Sprintf(", %d lapsed", g.Lapsed)
+	}
+	return []any{g.Name, g.Table, g.State, len(g.Processes), seen, lanes, waiting, seconds(g.Oldest), failed,
+		len(g.Pauses) > 0}
 }
 
 // ago is how long ago a time was.
@@ -93,22 +98,20 @@ func findGroup(
 		cmp.Or(strings.Join(names, ", "), "none"))
 }
 
-func (a *application) groupsShow() *cobra.Command {
+// onGroup makes a command that does something with one group, whose events are counted up to a
+// limit.
+func (a *application) onGroup(
+	path string, limit int, do func(ctx context.Context, c config.Config, db app.Database, g operate.Group) error,
+) *cobra.Command {
 	var table string
 	mapping := config.Mapping()
-	cmd := command("groups show", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+	cmd := command(path, cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
 		return a.onDatabase(cmd.Context(), func(c config.Config, db app.Database) error {
-			g, err := findGroup(cmd.Context(), c, db, args[0], table, countedForLanes)
+			g, err := findGroup(cmd.Context(), c, db, args[0], table, limit)
 			if err != nil {
 				return err
 			}
-			if err := db.Blocked(cmd.Context(), &g); err != nil {
-				return err
-			}
-			if c.Output == "json" {
-				return printJSON(a.Out, g)
-			}
-			return a.printGroup(g)
+			return do(cmd.Context(), c, db, g)
 		}, mapping)
 	})
 	cmd.Flags().StringVar(&table, "table", "", "`table` of the group, where several have one of that name")
@@ -116,15 +119,28 @@ func (a *application) groupsShow() *cobra.Command {
 	return cmd
 }
 
+func (a *application) groupsShow() *cobra.Command {
+	return a.onGroup("groups show", countedForLanes,
+		func(ctx context.Context, c config.Config, db app.Database, g operate.Group) error {
+			if err := db.Blocked(ctx, &g); err != nil {
+				return err
+			}
+			if c.Output == "json" {
+				return printJSON(a.Out, g)
+			}
+			return a.printGroup(g)
+		})
+}
+
 func (a *application) printGroup(g operate.Group) error {
 	cells := groupCells(g)
-	state := fmt.Sprintf("%s, last seen %s", g.State, cells[4])
-	if len(g.Processes) == 0 {
-		state += "; start a process of group " + g.Name + ", no relay handles its events"
+	var details []detail
+	for i, name := range strings.Split(strings.ToLower(groupHead), ",") {
+		details = append(details, detail{name, cells[i]})
 	}
-	details := []detail{{"group", g.Name}, {"table", g.Table}, {"state", state},
-		{"lanes", fmt.Sprintf("%s held, %d lapsed", cells[5], g.Lapsed)}, {"waiting", cells[6]}, {"oldest", cells[7]},
-		{"failed", cells[8]}}
+	if len(g.Processes) == 0 {
+		details = append(details, detail{"do", "start a process of group " + g.Name + "; no relay handles its events"})
+	}
 	for _, p := range g.Pauses {
 		details = append(details, detail{"paused", fmt.Sprintf("since %s by %s: %s", text(p.At), p.Actor, p.Reason)})
 	}
@@ -145,25 +161,15 @@ func (a *application) printGroup(g operate.Group) error {
 
 // groupsPause is outbox groups pause, or resume.
 func (a *application) groupsPause(path, required, did string) *cobra.Command {
-	var table string
 	f := pausing{did: did}
-	mapping := config.Mapping()
-	cmd := command(path, cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
+	cmd := a.onGroup(path, 0, func(ctx context.Context, c config.Config, db app.Database, g operate.Group) error {
 		if required != "" && f.by.unreasoned() {
 			return usagef("--reason is required: say why the group waits")
 		}
-		return a.onDatabase(cmd.Context(), func(c config.Config, db app.Database) error {
-			g, err := findGroup(cmd.Context(), c, db, args[0], table, 0)
-			if err != nil {
-				return err
-			}
-			f.Table, f.what = g.Leased(), "group "+g.Name+" of "+g.Table
-			return f.run(cmd.Context(), a, c, db)
-		}, mapping)
+		f.Table, f.what = g.Leased, "group "+g.Name+" of "+g.Table
+		return f.run(ctx, a, c, db)
 	})
-	cmd.Flags().StringVar(&table, "table", "", "`table` of the group, where several have one of that name")
 	f.by.addTo(cmd.Flags(), required)
 	waitFlag(cmd.Flags(), &f.wait)
-	cmd.Flags().AddFlagSet(mapping)
 	return cmd
 }

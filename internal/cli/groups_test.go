@@ -137,7 +137,7 @@ func testGroup(t *testing.T, e env, table string) {
 			strings.Contains(g.Blocked[0].LastError, "no such customer")
 	})
 	e.says(0, "groups list", "billing", table, "alive", "64 of 64")
-	e.says(0, "groups show billing", "alive, last seen", "BLOCKED KEY", "no such customer")
+	e.says(0, "groups show billing", "alive", "last seen", "BLOCKED KEY", "no such customer")
 
 	// A pause is confirmed once the event in flight has been handled.
 	e.says(2, "groups pause billing", "--reason is required")
@@ -170,7 +170,7 @@ func testGroup(t *testing.T, e env, table string) {
 	e.awaitGroup("billing", "dead", func(g groupState) bool {
 		return g.State == "dead" && g.LastSeen != nil && g.Waiting == 3 && g.LanesLapsed == 64 && len(g.Processes) == 0
 	})
-	e.says(0, "groups show billing", "dead, last seen", "start a process of group billing", "64 lapsed")
+	e.says(0, "groups show billing", "dead", "last seen", "start a process of group billing", "64 lapsed")
 	e.says(0, "groups pause billing --reason INC-2 -o json", `"confirmedBy": []`)
 	e.says(0, "groups resume billing", "no process that it concerns is alive")
 

@@ -11,17 +11,16 @@ import (
 
 // consumerMetrics are those of groups and subscriptions, of whatever process: a relay reads them.
 type consumerMetrics struct {
-	processes, backlog, oldest, paused, waiting, asked *prometheus.GaugeVec
+	processes, backlog, oldest, waiting, asked *prometheus.GaugeVec
 }
 
-func newConsumerMetrics(gauge func(dst **prometheus.GaugeVec, name, help string, labels ...string)) (m consumerMetrics) {
+func newConsumerMetrics(gauge func(**prometheus.GaugeVec, string, string, ...string)) (m consumerMetrics) {
 	gauge(&m.processes, "group_processes", "Processes of the consumer group that are alive.", "table", "group")
 	gauge(&m.backlog, "group_backlog_events",
 		"Events that the group has still to handle, failed ones included; counting stops at 10000.", "table", "group")
 	gauge(&m.oldest, "group_oldest_seconds", "Age of the oldest of them, 0 without one.", "table", "group")
-	gauge(&m.paused, "group_paused", "1 while an operator has paused the group, else 0.", "table", "group")
-	gauge(&m.waiting, "subscription_backlog_events", "Rows of the log that the subscription has still to fetch, and events "+
-		"that it has fetched and that are not acknowledged; 0 while it is paused.", "subscription")
+	gauge(&m.waiting, "subscription_backlog_events", "Rows of the log that the subscription has still to fetch, and "+
+		"events that it has fetched and that are not acknowledged; 0 while it is paused.", "subscription")
 	gauge(&m.asked, "subscription_asked_seconds", "Time since a consumer of the subscription last asked for events.",
 		"subscription")
 	return m
@@ -30,7 +29,7 @@ func newConsumerMetrics(gauge func(dst **prometheus.GaugeVec, name, help string,
 // ObserveGroups takes over how the groups stand. After an error nothing is known.
 func (m *Metrics) ObserveGroups(all []operate.Group, err error) {
 	c := m.consumers
-	for _, g := range []*prometheus.GaugeVec{c.processes, c.backlog, c.oldest, c.paused} {
+	for _, g := range []*prometheus.GaugeVec{c.processes, c.backlog, c.oldest} {
 		g.Reset()
 	}
 	for _, g := range all {
@@ -42,7 +41,6 @@ func (m *Metrics) ObserveGroups(all []operate.Group, err error) {
 			oldest = *g.Oldest
 		}
 		c.processes.WithLabelValues(labels...).Set(float64(len(g.Processes)))
-		c.paused.WithLabelValues(labels...).Set(zeroOrOne(len(g.Pauses) > 0))
 		if !g.Hidden {
 			c.backlog.WithLabelValues(labels...).Set(float64(g.Waiting))
 			c.oldest.WithLabelValues(labels...).Set(oldest)

@@ -19,7 +19,6 @@ func TestConsumers(t *testing.T) {
 	want(t, scrape(t, m), `outbox_group_processes{group="billing",table="outbox_log"} 0`,
 		`outbox_group_backlog_events{group="billing",table="outbox_log"} 7`,
 		`outbox_group_oldest_seconds{group="billing",table="outbox_log"} 90`,
-		`outbox_group_paused{group="billing",table="outbox_log"} 0`,
 		`outbox_subscription_backlog_events{subscription="audit"} 7`,
 		`outbox_subscription_asked_seconds{subscription="audit"} 60`,
 		`outbox_subscription_backlog_events{subscription="idle"} 0`)

@@ -35,12 +35,10 @@ type Group struct {
 	Pauses  []Pause    `json:"pauses"`            // that concern it
 	Blocked []EventRow `json:"blocked,omitempty"` // by Database.Blocked
 
-	leased string // as in outbox_lanes
+	// Leased is the name by which its processes lease lanes and look for their pauses.
+	Leased string `json:"-"`
 	layout outbox.Layout
 }
-
-// Leased is the name by which processes of the group lease lanes and look for their pauses.
-func (g *Group) Leased() string { return g.leased }
 
 // blockedShown is how many blocked keys a group is shown with.
 const blockedShown = 20
@@ -63,7 +61,7 @@ func (d Database) Groups(ctx context.Context, layouts []outbox.Layout, limit int
 	err = cold.Ask(ctx, d.db, "groups", asked, func(rows cold.Rows) error {
 		var g Group
 		var seen sqltable.Text
-		err := rows.Scan(&g.leased, &g.Table, &g.Name, &seen)
+		err := rows.Scan(&g.Leased, &g.Table, &g.Name, &seen)
 		g.LastSeen, g.layout = seen.Moment(), of[g.Table]
 		g.Table = cmp.Or(g.layout.Table, g.Table)
 		all = append(all, g)
@@ -82,7 +80,7 @@ func (d Database) Groups(ctx context.Context, layouts []outbox.Layout, limit int
 
 // fill reads who serves a group, and what it has still to do.
 func (d Database) fill(ctx context.Context, g *Group, limit int) (err error) {
-	b := &Browser{db: d.db, layout: outbox.Layout{Table: g.Table}, leased: g.leased, hidden: true} // of other settings
+	b := &Browser{db: d.db, layout: outbox.Layout{Table: g.Table}, leased: g.Leased, hidden: true} // of other settings
 	if g.layout.Table != "" {
 		of := g.layout
 		of.Reader = g.Name
@@ -121,7 +119,7 @@ func (d Database) fill(ctx context.Context, g *Group, limit int) (err error) {
 	}
 	debts, err := d.Debts(ctx)
 	for _, debt := range debts {
-		if debt.Table == g.leased && debt.Sink == g.Name {
+		if debt.Table == g.Leased && debt.Sink == g.Name {
 			g.Waiting, g.Failed = g.Waiting+debt.Owed, debt.Owed
 			g.oldest(debt.Oldest)
 		}
@@ -142,7 +140,7 @@ func (d Database) Blocked(ctx context.Context, g *Group) error {
 	}
 	of := g.layout
 	if !of.KeepsState() {
-		of = outbox.DeliveriesOf(g.leased, g.Name)
+		of = outbox.DeliveriesOf(g.Leased, g.Name)
 	}
 	b, err := d.Browser(ctx, of)
 	if err != nil {
@@ -157,7 +155,7 @@ func (d Database) Blocked(ctx context.Context, g *Group) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("read blocked keys of %s: %w", g.leased, err)
+		return fmt.Errorf("read blocked keys of %s: %w", g.Leased, err)
 	}
 	return nil
 }
