@@ -56,8 +56,6 @@ type ForRelay interface {
 	// OpenRetention opens a table to remove old rows from, or retention.Letters. Also
 	// retention.ErrNoAge.
 	OpenRetention(ctx context.Context, layout outbox.Layout) (*retention.Table, error)
-	// PendingLetters counts dead letters that are pending, up to limit of all.
-	PendingLetters(ctx context.Context, limit int) ([]operate.Pending, error)
 }
 
 // ForParts is what a gateway and a worker ask of a database.
@@ -83,10 +81,6 @@ type ForPeople interface {
 	Pauses(ctx context.Context) (*operate.Pauses, error)
 	// Facts reads the state of the tables and of their readers.
 	Facts(ctx context.Context, tables []operate.Watched, limit int) (operate.Facts, error)
-	// Groups returns the consumer groups of tables with these layouts; see operate.Database.Groups.
-	Groups(ctx context.Context, layouts []outbox.Layout, limit int) ([]operate.Group, error)
-	// Blocked adds to a group the events that its keys wait for.
-	Blocked(ctx context.Context, g *operate.Group) error
 	// Logged returns an event of a log, and how far each reader has come with it.
 	Logged(ctx context.Context, log outbox.Layout, idOrPosition, tenant string) (
 		operate.EventDetail, []operate.LogReader, error)

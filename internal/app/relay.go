@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/outboxrelay/outbox"
+	"github.com/outboxrelay/outbox/internal/condition"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/relay"
-	"github.com/outboxrelay/outbox/server/subscription"
 )
 
 // Relay serves the tables of cfg until ctx ends, then finishes the batches in flight, gives up the
@@ -84,8 +84,7 @@ func (r *relayPart) run(ctx context.Context) error {
 	opening, stop := context.WithCancel(ctx)
 	connected := r.outlets.connectLater(opening, r.process, append(others, late...))
 	var counting sync.WaitGroup
-	counting.Go(func() { r.countLetters(opening, db) })
-	counting.Go(func() { r.countConsumers(opening, db) })
+	counting.Go(func() { r.observeFacts(opening, db) })
 	counting.Go(func() { r.examine(opening, db) })
 	r.log.Info("connected", "database", MaskDatabase(r.cfg.Database), r.outlets.attr())
 	r.waker.own.Store(one)
@@ -101,35 +100,18 @@ func (r *relayPart) run(ctx context.Context) error {
 const (
 	workers = 2 // loops of a table; docs/adr/0004 has the measurement
 
-	lettersEvery = 15 * time.Second
-	lettersLimit = 10_000 // of one count
+	factsEvery = 15 * time.Second
+	factsLimit = 10_000 // of one count
 )
 
-// countLetters counts the pending letters for the metrics until ctx ends.
-func (r *relayPart) countLetters(ctx context.Context, db ForRelay) {
-	every(ctx, lettersEvery, func() {
+// observeFacts reads the facts for the metrics of dead letters, groups and subscriptions until ctx
+// ends.
+func (r *relayPart) observeFacts(ctx context.Context, db Database) {
+	tables := condition.WatchKnown(r.cfg)
+	every(ctx, factsEvery, func() {
 		asking, cancel := context.WithTimeout(ctx, probeTimeout)
 		defer cancel()
-		pending, err := db.PendingLetters(asking, lettersLimit)
-		r.metrics.ObserveLetters(pending, err)
-	})
-}
-
-// countConsumers reads how the groups and subscriptions stand, for the metrics, until ctx ends.
-func (r *relayPart) countConsumers(ctx context.Context, db Database) {
-	var layouts []outbox.Layout
-	for _, t := range r.cfg.Known() {
-		layouts = append(layouts, t.Layout)
-	}
-	every(ctx, lettersEvery, func() {
-		asking, cancel := context.WithTimeout(ctx, probeTimeout)
-		defer cancel()
-		r.metrics.ObserveGroups(db.Groups(asking, layouts, lettersLimit))
-		var all []subscription.State
-		if s, err := db.Subscriptions(asking); err == nil {
-			all, _ = s.List(asking, "") // none is shown after an error
-		}
-		r.metrics.ObserveSubscriptions(all, time.Now())
+		r.metrics.ObserveFacts(db.Facts(asking, tables, factsLimit))
 	})
 }
 

@@ -91,8 +91,10 @@ func (a *application) root() *cobra.Command {
 	root.SetErr(a.Err)
 	root.PersistentFlags().AddFlagSet(a.global)
 	root.AddCommand(a.migrate(), a.relay(), a.serve(), a.write(), a.tail(), a.events(), a.dlq(), a.audit(), a.lanes(),
-		a.route(), a.sinks(), a.groups(), a.subscriptions(), a.pause(), a.resume(), a.pauses(), a.replayDelivered(), a.purge(),
-		a.runs(), a.token(), a.ready(), a.status(), a.doctor(), a.why(), a.verify(), a.dev(), a.initialize(), a.config(), a.man(),
+		a.route(), a.sinks(), a.groups(), a.subscriptions(), a.pause(), a.resume(), a.pauses(), a.replayDelivered(),
+		a.purge(),
+		a.runs(), a.token(), a.ready(), a.status(), a.doctor(), a.why(), a.verify(), a.dev(), a.initialize(),
+		a.config(), a.man(),
 		a.version())
 	root.AddCommand(a.topics()...)
 	a.complete(root)

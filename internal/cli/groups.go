@@ -12,6 +12,7 @@ import (
 
 	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/app"
+	"github.com/outboxrelay/outbox/internal/condition"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/store/operate"
 )
@@ -21,19 +22,23 @@ func (a *application) groups() *cobra.Command {
 		a.groupsPause("groups resume", "", "resumed"))
 }
 
-// layouts are those of the tables that the settings know.
-func layouts(c config.Config) (all []outbox.Layout) {
-	for _, t := range c.Known() {
-		all = append(all, t.Layout)
+// groupsOf returns the consumer groups of the tables that the settings know.
+func groupsOf(ctx context.Context, c config.Config, db app.Database) ([]operate.Group, error) {
+	facts, err := db.Facts(ctx, condition.WatchKnown(c), countedForLanes)
+	if err != nil {
+		return nil, err
 	}
-	return all
+	if relays := facts.Parts["outbox_relays"]; relays.State != operate.Known {
+		return nil, fmt.Errorf("read consumer groups: %s", relays.Why)
+	}
+	return facts.Groups(), nil
 }
 
 func (a *application) groupsList() *cobra.Command {
 	mapping := config.Mapping()
 	cmd := command("groups list", cobra.NoArgs, func(cmd *cobra.Command, _ []string) error {
 		return a.onDatabase(cmd.Context(), func(c config.Config, db app.Database) error {
-			all, err := db.Groups(cmd.Context(), layouts(c), countedForLanes)
+			all, err := groupsOf(cmd.Context(), c, db)
 			if err != nil {
 				return err
 			}
@@ -52,17 +57,17 @@ func groupCells(g operate.Group) []any {
 	if g.Bounded {
 		waiting += "+" // counting stopped there
 	}
-	if g.Hidden {
-		waiting, failed = waiting+"?", failed+"?"
+	if g.State != operate.Known {
+		waiting, failed = "?", "?"
 	}
 	if g.LastSeen != nil {
 		seen = ago(*g.LastSeen)
 	}
 	lanes := fmt.Sprintf("%d of %d", g.Held, outbox.LaneCount)
-	if g.Lapsed > 0 {
-		lanes += fmt.Sprintf(", %d lapsed", g.Lapsed)
+	if g.Expired > 0 {
+		lanes += fmt.Sprintf(", %d expired", g.Expired)
 	}
-	return []any{g.Name, g.Table, g.State, len(g.Processes), seen, lanes, waiting, seconds(g.Oldest), failed,
+	return []any{g.Group, g.Table, g.Life, len(g.Alive()), seen, lanes, waiting, seconds(g.Oldest), failed,
 		len(g.Pauses) > 0}
 }
 
@@ -74,14 +79,14 @@ func ago(at time.Time) string {
 
 // findGroup returns the group of a name, of a table if one is named.
 func findGroup(
-	ctx context.Context, c config.Config, db app.Database, name, table string, limit int,
+	ctx context.Context, c config.Config, db app.Database, name, table string,
 ) (g operate.Group, err error) {
-	all, err := db.Groups(ctx, layouts(c), limit)
+	all, err := groupsOf(ctx, c, db)
 	if err != nil {
 		return g, err
 	}
 	found := slices.DeleteFunc(slices.Clone(all), func(g operate.Group) bool {
-		return g.Name != name || table != "" && g.Table != table
+		return g.Group != name || table != "" && g.Table != table
 	})
 	switch {
 	case len(found) == 1:
@@ -92,22 +97,21 @@ func findGroup(
 	}
 	var names []string
 	for _, g := range all {
-		names = append(names, g.Name+" of "+g.Table)
+		names = append(names, g.Group+" of "+g.Table)
 	}
 	return g, fmt.Errorf("find consumer group %s: it does not exist; this database has %s", oneLine(name),
 		cmp.Or(strings.Join(names, ", "), "none"))
 }
 
-// onGroup makes a command that does something with one group, whose events are counted up to a
-// limit.
+// onGroup makes a command that does something with one group.
 func (a *application) onGroup(
-	path string, limit int, do func(ctx context.Context, c config.Config, db app.Database, g operate.Group) error,
+	path string, do func(ctx context.Context, c config.Config, db app.Database, g operate.Group) error,
 ) *cobra.Command {
 	var table string
 	mapping := config.Mapping()
 	cmd := command(path, cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
 		return a.onDatabase(cmd.Context(), func(c config.Config, db app.Database) error {
-			g, err := findGroup(cmd.Context(), c, db, args[0], table, limit)
+			g, err := findGroup(cmd.Context(), c, db, args[0], table)
 			if err != nil {
 				return err
 			}
@@ -120,11 +124,8 @@ func (a *application) onGroup(
 }
 
 func (a *application) groupsShow() *cobra.Command {
-	return a.onGroup("groups show", countedForLanes,
-		func(ctx context.Context, c config.Config, db app.Database, g operate.Group) error {
-			if err := db.Blocked(ctx, &g); err != nil {
-				return err
-			}
+	return a.onGroup("groups show",
+		func(_ context.Context, c config.Config, _ app.Database, g operate.Group) error {
 			if c.Output == "json" {
 				return printJSON(a.Out, g)
 			}
@@ -138,22 +139,22 @@ func (a *application) printGroup(g operate.Group) error {
 	for i, name := range strings.Split(strings.ToLower(groupHead), ",") {
 		details = append(details, detail{name, cells[i]})
 	}
-	if len(g.Processes) == 0 {
-		details = append(details, detail{"do", "start a process of group " + g.Name + "; no relay handles its events"})
+	if len(g.Alive()) == 0 {
+		details = append(details, detail{"do", "start a process of group " + g.Group + "; no relay handles its events"})
 	}
 	for _, p := range g.Pauses {
 		details = append(details, detail{"paused", fmt.Sprintf("since %s by %s: %s", text(p.At), p.Actor, p.Reason)})
 	}
-	for _, p := range g.Processes {
+	for _, p := range g.Alive() {
 		says := fmt.Sprintf("%s: %d lanes, last seen %s", p.Name, p.Lanes, ago(p.SeenAt))
 		details = append(details, detail{"process", says})
 	}
-	if err := a.printDetails(details...); err != nil || len(g.Blocked) == 0 {
+	if err := a.printDetails(details...); err != nil || len(g.Failing) == 0 {
 		return err
 	}
 	var rows [][]any
-	for _, e := range g.Blocked {
-		rows = append(rows, []any{e.Key, e.ID, e.Topic, e.Attempts, e.NextRetryAt, e.LastError})
+	for _, e := range g.Failing {
+		rows = append(rows, []any{e.Key, e.ID, e.Topic, e.Attempts, e.NextAt, e.Error})
 	}
 	fmt.Fprintln(a.Out)
 	return a.printRows("BLOCKED KEY,EVENT,TOPIC,ATTEMPTS,NEXT,ERROR", rows)
@@ -162,11 +163,11 @@ func (a *application) printGroup(g operate.Group) error {
 // groupsPause is outbox groups pause, or resume.
 func (a *application) groupsPause(path, required, did string) *cobra.Command {
 	f := pausing{did: did}
-	cmd := a.onGroup(path, 0, func(ctx context.Context, c config.Config, db app.Database, g operate.Group) error {
+	cmd := a.onGroup(path, func(ctx context.Context, c config.Config, db app.Database, g operate.Group) error {
 		if required != "" && f.by.unreasoned() {
 			return usagef("--reason is required: say why the group waits")
 		}
-		f.Table, f.what = g.Leased, "group "+g.Name+" of "+g.Table
+		f.Table, f.what = g.Queue.Name, "group "+g.Group+" of "+g.Table
 		return f.run(ctx, a, c, db)
 	})
 	f.by.addTo(cmd.Flags(), required)

@@ -3,14 +3,13 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/outboxrelay/outbox"
 	"github.com/outboxrelay/outbox/internal/app"
+	"github.com/outboxrelay/outbox/internal/condition"
 	"github.com/outboxrelay/outbox/internal/config"
 	"github.com/outboxrelay/outbox/internal/store/migration"
 	"github.com/outboxrelay/outbox/internal/store/operate"
@@ -77,81 +76,49 @@ type downPlan struct {
 }
 
 // usesOf returns the reasons not to undo a migration set, a sentence each: undelivered events,
-// pending deliveries and dead letters, subscriptions that are behind, and running relays. All sets
-// depend on core.
+// pending deliveries and dead letters, subscriptions that are behind, and running processes. All
+// sets depend on core.
 func usesOf(ctx context.Context, c config.Config, set string) (uses []string, err error) {
 	if file, ok := app.FileOf(c.Database); ok && !exists(file) {
 		return nil, nil
 	}
+	var facts operate.Facts
+	err = withDatabase(ctx, c, func(db app.Database) (err error) {
+		facts, err = db.Facts(ctx, condition.WatchKnown(c), countedForLanes)
+		return err
+	})
 	add := func(n int, format string, args ...any) {
 		if n > 0 {
 			uses = append(uses, fmt.Sprintf(format, args...))
 		}
 	}
-	err = withDatabase(ctx, c, func(db app.Database) error {
-		for _, t := range c.Known() {
-			if set == "core" || migration.SetOf[t.Layout.Table] == set {
-				if err := useOf(ctx, db, t.Layout, add); absent(err) != nil {
-					return err
-				}
-			}
+	core := set == "core"
+	for i := range facts.Queues {
+		q := &facts.Queues[i]
+		if !core && migration.SetOf[q.Table] != set {
+			continue
 		}
-		if s, err := db.Subscriptions(ctx); err == nil && (set == "core" || set == "log") {
-			all, err := s.List(ctx, "")
-			if err != nil {
-				return err
-			}
-			for _, s := range all {
-				n := s.Behind + s.Outstanding
-				add(n, "subscription %s has %s to receive or acknowledge", s.Name, counted(n, "event"))
-			}
+		switch {
+		case q.State != operate.Known && q.State != operate.NotInstalled:
+			add(1, "the events of %s are not known: %s", q.Name, q.Why)
+		case q.Sink != "":
+			add(q.Waiting, "sink %s has %d pending deliveries of %s", q.Sink, q.Waiting, q.Table)
+		default:
+			add(q.Waiting, "%s has %s", q.Name, counted(q.Waiting, "undelivered event"))
 		}
-		if set != "core" {
-			return nil
+		for _, p := range q.Alive() {
+			add(1, "%q serves %s", p.Name, q.Name)
 		}
-		debts, err := db.Debts(ctx)
-		for _, d := range debts {
-			add(d.Owed, "sink %s has %d pending deliveries of %s", d.Sink, d.Owed, d.Table)
+	}
+	for _, s := range facts.Subscriptions {
+		if core || set == "log" {
+			add(s.Waiting, "subscription %s has %s to receive or acknowledge", s.Name, counted(s.Waiting, "event"))
 		}
-		if absent(err) != nil {
-			return err
-		}
-		letters, err := db.PendingLetters(ctx, countedForLanes)
-		for _, l := range letters {
+	}
+	for _, l := range facts.DeadLetters {
+		if core {
 			add(l.Letters, "job_dlq has %s of %s", counted(l.Letters, "pending dead letter"), cmp.Or(l.Table, "jobs"))
 		}
-		return absent(err)
-	})
+	}
 	return uses, err
-}
-
-// absent returns nil for the error of a table that does not exist: it has nothing to lose.
-func absent(err error) error {
-	if _, missing := errors.AsType[*outbox.SchemaError](err); missing {
-		return nil
-	}
-	return err
-}
-
-// useOf adds a table's undelivered events, counted up to countedForLanes, and the relays that serve
-// it.
-func useOf(ctx context.Context, db app.Database, layout outbox.Layout, add func(int, string, ...any)) error {
-	b, err := db.Browser(ctx, layout)
-	if err != nil {
-		return err
-	}
-	report, err := b.Lanes(ctx, countedForLanes)
-	if err != nil && absent(err) == nil { // a core without lanes
-		report.Counted, _, err = b.Undelivered(ctx, operate.Selection{All: true})
-	}
-	if report.Hidden {
-		add(1, "row-level security hides the rows of %s from this role", layout.Table)
-	}
-	add(report.Counted, "%s has %s", layout.Table, counted(report.Counted, "undelivered event"))
-	for _, r := range report.Relays {
-		if r.ExpiresIn > 0 {
-			add(1, "relay %q serves %s", r.Name, layout.Table)
-		}
-	}
-	return err
 }

@@ -164,12 +164,12 @@ func (a *application) pause() *cobra.Command {
 		if f.To == "" {
 			return nil
 		}
-		groups, err := db.Groups(ctx, layouts(c), 0)
+		groups, err := groupsOf(ctx, c, db)
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(groups, func(g operate.Group) bool { return g.Table == f.Table && g.Name == f.To }) {
-			return usagef("--to %[1]s: it is a consumer group of %[2]s and not a sink; run: outbox groups pause %[1]s "+
+		if slices.ContainsFunc(groups, func(g operate.Group) bool { return g.Table == f.Table && g.Group == f.To }) {
+			return usagef("--sink %[1]s: it is a consumer group of %[2]s and not a sink; run: outbox groups pause %[1]s "+
 				"--table %[2]s", f.To, f.Table)
 		}
 		return admin.PausableSink(ctx, c, db, admin.Of{Table: f.Table, Sink: f.To})

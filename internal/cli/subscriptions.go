@@ -65,7 +65,8 @@ func (a *application) subscriptionsAdd() *cobra.Command {
 	})
 	flags := cmd.Flags()
 	flags.StringSliceVar(&n.Types, "topic", nil, "`names` of the topics (default: all)")
-	flags.StringVar(&n.Tenant, "tenant", "", "`name` of the tenant of the events, required for use over HTTP (default: all)")
+	flags.StringVar(&n.Tenant, "tenant", "",
+		"`name` of the tenant of the events, required for use over HTTP (default: all)")
 	flags.StringVar(&from, "from", "latest", "start `time`: earliest, latest, or RFC 3339")
 	flags.StringVar(&lease, "lease", "30s", "`duration` until an unacknowledged event is sent again")
 	flags.IntVar(&n.MaxAttempts, "attempts", subscription.DefaultAttempts, "attempts until an event is a dead letter")
@@ -137,7 +138,8 @@ func (a *application) subscriptionsPause(action string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			did := map[bool]string{true: action + "d subscription %s", false: "subscription %s was " + action + "d already"}
+			did := map[bool]string{true: action + "d subscription %s", false: "subscription %s was " + action +
+				"d already"}
 			return a.printResult(c.Output, subscribed{args[0], changed}, did[changed], args[0])
 		})
 	})

@@ -346,6 +346,14 @@ func (x *Examination) readFacts(ctx context.Context) (operate.Facts, error) {
 	return x.DB.Facts(ctx, tables, counted)
 }
 
+// WatchKnown returns every table that has a layout, to read its facts if it exists.
+func WatchKnown(c config.Config) (watched []operate.Watched) {
+	for _, t := range c.Known() {
+		watched = append(watched, operate.Watched{Layout: t.Layout})
+	}
+	return watched
+}
+
 // Watch returns the tables of the settings, to read their facts.
 func Watch(c config.Config) (watched []operate.Watched, err error) {
 	tables, err := c.Tables()

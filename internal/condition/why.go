@@ -66,7 +66,8 @@ func (x *Examination) Why(ctx context.Context, table, tenant, id string) (e Expl
 		x.written(&e)
 		return e, errors.Join(x.waits(ctx, &e, t), x.goes(&e, t), x.died(ctx, &e, t))
 	}
-	return e, fmt.Errorf("%w in %s", operate.ErrNoEvent, cmp.Or(strings.Join(looked, ", "), "any table of the settings"))
+	return e, fmt.Errorf("%w in %s", operate.ErrNoEvent, cmp.Or(strings.Join(looked, ", "),
+		"any table of the settings"))
 }
 
 // served is a table, and the processes that serve it.
@@ -202,7 +203,8 @@ func (x *Examination) laneOf(e *Explanation, t *served) (served bool) {
 	alive := slices.ContainsFunc(t.lanes.Relays, func(r operate.RelayView) bool { return r.ExpiresIn > 0 })
 	switch {
 	case !alive && ofGroup && t.Layout.KeepsState():
-		e.say("no process of group %s is alive that serves %s: start a process of the group, and not a relay", group, t.Name())
+		e.say("no process of group %s is alive that serves %s: start a process of the group, and not a relay", group,
+			t.Name())
 	case !alive:
 		e.say("no relay is alive that serves %s", t.Name())
 	case lane.State == "held" && lane.Name != nil:

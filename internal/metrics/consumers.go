@@ -1,12 +1,11 @@
 package metrics
 
 import (
-	"time"
+	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/outboxrelay/outbox/internal/store/operate"
-	"github.com/outboxrelay/outbox/server/subscription"
 )
 
 // consumerMetrics are those of groups and subscriptions, of whatever process: a relay reads them.
@@ -26,38 +25,41 @@ func newConsumerMetrics(gauge func(**prometheus.GaugeVec, string, string, ...str
 	return m
 }
 
-// ObserveGroups takes over how the groups stand. After an error nothing is known.
-func (m *Metrics) ObserveGroups(all []operate.Group, err error) {
+// ObserveFacts sets the metrics of dead letters, groups and subscriptions. After an error they are
+// absent.
+func (m *Metrics) ObserveFacts(f operate.Facts, err error) {
 	c := m.consumers
-	for _, g := range []*prometheus.GaugeVec{c.processes, c.backlog, c.oldest} {
+	for _, g := range []*prometheus.GaugeVec{c.processes, c.backlog, c.oldest, c.waiting, c.asked} {
 		g.Reset()
 	}
-	for _, g := range all {
-		if err != nil || g.State == "new" {
+	if letters := f.Parts["job_dlq"]; err == nil && letters.State != operate.Known {
+		m.observeDeadLetters(nil, errors.New(letters.Why))
+	} else {
+		m.observeDeadLetters(f.DeadLetters, err)
+	}
+	for _, g := range f.Groups() {
+		if g.Life == "new" {
 			continue
 		}
-		labels, oldest := []string{g.Table, g.Name}, 0.0
-		if g.Oldest != nil {
-			oldest = *g.Oldest
-		}
-		c.processes.WithLabelValues(labels...).Set(float64(len(g.Processes)))
-		if !g.Hidden {
-			c.backlog.WithLabelValues(labels...).Set(float64(g.Waiting))
-			c.oldest.WithLabelValues(labels...).Set(oldest)
+		c.processes.WithLabelValues(g.Table, g.Group).Set(float64(len(g.Alive())))
+		if g.State == operate.Known {
+			c.backlog.WithLabelValues(g.Table, g.Group).Set(float64(g.Waiting))
+			c.oldest.WithLabelValues(g.Table, g.Group).Set(orZero(g.Oldest))
 		}
 	}
-}
-
-// ObserveSubscriptions takes over how the subscriptions stand, likewise.
-func (m *Metrics) ObserveSubscriptions(all []subscription.State, now time.Time) {
-	m.consumers.waiting.Reset()
-	m.consumers.asked.Reset()
-	for _, s := range all {
-		waiting := s.Behind + s.Outstanding
+	for _, s := range f.Subscriptions {
+		waiting := s.Waiting
 		if s.PausedAt != nil {
 			waiting = 0
 		}
-		m.consumers.waiting.WithLabelValues(s.Name).Set(float64(waiting))
-		m.consumers.asked.WithLabelValues(s.Name).Set(max(now.Sub(s.SeenAt).Seconds(), 0))
+		c.waiting.WithLabelValues(s.Name).Set(float64(waiting))
+		c.asked.WithLabelValues(s.Name).Set(max(f.At.Sub(s.AskedAt).Seconds(), 0))
 	}
+}
+
+func orZero(f *float64) float64 {
+	if f == nil {
+		return 0
+	}
+	return *f
 }

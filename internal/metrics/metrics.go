@@ -187,9 +187,9 @@ func observeTraced(o prometheus.Observer, seconds float64, rec *outbox.Record) {
 // sampled is a traceparent of W3C Trace Context whose flags say that the trace is recorded.
 var sampled = regexp.MustCompile("^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f][13579bdf]")
 
-// ObserveLetters takes over a count of the pending letters. A table that has none any more stays,
+// observeDeadLetters sets the counts of pending dead letters. A table that has none any more stays,
 // at zero.
-func (m *Metrics) ObserveLetters(pending []operate.Pending, err error) {
+func (m *Metrics) observeDeadLetters(pending []operate.Pending, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {

@@ -228,19 +228,6 @@ func (d Database) MoveDebt(ctx context.Context, m DebtMove, limit int) (done Deb
 	return done, nil
 }
 
-// PendingLetters counts dead letters that are pending, up to limit of all.
-func (d Database) PendingLetters(ctx context.Context, limit int) (pending []Pending, err error) {
-	err = cold.Ask(ctx, d.db, "letters_pending", struct{ Limit int }{limit}, func(rows cold.Rows) error {
-		var p Pending
-		defer func() { pending = append(pending, p) }()
-		return rows.Scan(&p.Source, &p.Table, &p.Letters)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("count pending letters: %w", err)
-	}
-	return pending, nil
-}
-
 // Troubles returns what hinders the relays.
 func (d Database) Troubles(ctx context.Context) (all []Trouble, err error) {
 	err = cold.Ask(ctx, d.db, "troubles", struct{ Now time.Time }{time.Now()}, func(rows cold.Rows) error {

@@ -82,6 +82,7 @@ type Process struct {
 	Owner     uuid.UUID         `json:"owner"`
 	Name      string            `json:"name"`
 	JoinedAt  time.Time         `json:"joinedAt"`
+	SeenAt    time.Time         `json:"seenAt"`           // its last renewal
 	ExpiresIn float64           `json:"expiresInSeconds"` // below 0: its lease has ended
 	Lanes     int               `json:"lanes"`
 	Since     *time.Time        `json:"since,omitempty"`   // when it began to report a problem
@@ -107,11 +108,12 @@ type Subscribed struct {
 	Name   string  `json:"name"`
 	Tenant *string `json:"tenant,omitempty"`
 	Sight
-	AskedAt   time.Time `json:"askedAt"`   // by a consumer, an hour early at most
-	KeepUntil time.Time `json:"keepUntil"` // without a consumer, the log keeps its events until then
-	Waiting   int       `json:"waiting"`   // events to fetch or acknowledge
-	Bounded   bool      `json:"bounded,omitempty"`
-	Oldest    *float64  `json:"oldestSeconds,omitempty"`
+	AskedAt   time.Time  `json:"askedAt"`   // by a consumer, an hour early at most
+	KeepUntil time.Time  `json:"keepUntil"` // without a consumer, the log keeps its events until then
+	PausedAt  *time.Time `json:"pausedAt,omitempty"`
+	Waiting   int        `json:"waiting"` // events to fetch or acknowledge
+	Bounded   bool       `json:"bounded,omitempty"`
+	Oldest    *float64   `json:"oldestSeconds,omitempty"`
 }
 
 // Session is a session of the database server. What the role may not see of it is empty.

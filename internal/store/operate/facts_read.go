@@ -32,7 +32,7 @@ type factsQuery struct {
 	Count         int
 	Quoted, Names []string
 	Sees          struct {
-		Readers, Relays, Lanes, Pauses, Deliveries, DeadLetters, Subscriptions, Sequence bool
+		Readers, Relays, Lanes, Pauses, Deliveries, DeadLetters, Positions, Subscriptions, Sequence bool
 	}
 	Sets          []versionTable // that can be read
 	Tables        []*query
@@ -102,7 +102,7 @@ type stated struct {
 	Topic, Destination, Reason, Actor                string
 	Tenant                                           *string
 	JoinedAt, ExpiresAt, HealthSince, At             string
-	AskedAt, KeepUntil, Now                          string
+	AskedAt, KeepUntil, Now, SeenAt, PausedAt        string
 	Health                                           json.RawMessage
 	Lanes, Suspect, Dead, Letters                    int
 	Held, Dirty                                      bool
@@ -172,7 +172,7 @@ func (r *factsReader) look(ctx context.Context, tables []Watched) {
 	s := &r.asked.Sees
 	s.Readers, s.Relays, s.Lanes = sees("outbox_readers"), sees("outbox_relays"), sees("outbox_lanes")
 	s.Pauses, s.Deliveries, s.DeadLetters = sees("outbox_pauses"), sees("outbox_deliveries"), sees("job_dlq")
-	s.Subscriptions = sees("outbox_subscriptions")
+	s.Positions, s.Subscriptions = sees("outbox_log_positions"), sees("outbox_subscriptions")
 	s.Sequence = r.tables["sqlite_sequence"] != nil && r.tables["sqlite_sequence"].Exists
 	for _, set := range allSets {
 		if table := migration.VersionTable(set); r.sight(table, nil).State == Known {
@@ -232,7 +232,7 @@ func (r *factsReader) assemble(tables []Watched) {
 			f.Dead[[2]string{s.Table, s.Sink}] = s.Dead
 		case "subscription":
 			one := Subscribed{Name: s.Name, Tenant: s.Tenant, Sight: Sight{State: Known}}
-			one.AskedAt, one.KeepUntil = at(s.AskedAt), at(s.KeepUntil)
+			one.AskedAt, one.KeepUntil, one.PausedAt = at(s.AskedAt), at(s.KeepUntil), moment(s.PausedAt)
 			f.Subscriptions = append(f.Subscriptions, one)
 		}
 	}
@@ -295,7 +295,8 @@ func groupOf(reader string) string {
 func (r *factsReader) leasedOf(log string) []string {
 	names := map[string]bool{}
 	for _, s := range r.state {
-		if (s.kind == "lanes" || s.kind == "relay") && (s.Table == log || strings.HasPrefix(s.Table, log+"/")) {
+		if (s.kind == "lanes" || s.kind == "relay" || s.kind == "position") && (s.Table == log ||
+			strings.HasPrefix(s.Table, log+"/")) {
 			names[s.Table] = true
 		}
 	}
@@ -325,6 +326,7 @@ func (r *factsReader) addReaders(q *Queue) {
 			}
 		case "relay":
 			p := Process{Name: s.Name, Serves: s.Serves, JoinedAt: at(s.JoinedAt), Since: moment(s.HealthSince),
+				SeenAt:    at(s.SeenAt),
 				ExpiresIn: at(s.ExpiresAt).Sub(r.facts.At).Seconds()}
 			p.Owner, _ = uuid.Parse(s.Owner)
 			var told struct {
@@ -345,8 +347,8 @@ func (r *factsReader) addReaders(q *Queue) {
 	for _, p := range r.facts.Pauses {
 		q.Paused = q.Paused || p.Topic == "" && p.Destination == "" && p.Name() == q.Name
 	}
-	if q.State == Known && r.facts.Parts["outbox_relays"].State != Known {
-		q.Sight = r.facts.Parts["outbox_relays"]
+	if relays := r.facts.Parts["outbox_relays"]; q.State == Known && relays.State != NotInstalled {
+		q.Sight = relays
 	}
 }
 

@@ -9,7 +9,7 @@ SELECT 'reader', json_build_object('table', r.table_name, 'reader', r.reader) FR
 {{if .Sees.Relays -}}
 UNION ALL
 SELECT 'relay', json_build_object('table', r.table_name, 'owner', r.owner, 'name', r.name, 'joinedAt', r.joined_at,
-                                  'expiresAt', r.expires_at, 'health', r.health, 'healthSince', r.health_since, 'serves', r.serves)
+                                  'expiresAt', r.expires_at, 'health', r.health, 'healthSince', r.health_since, 'serves', r.serves, 'seenAt', r.seen_at)
   FROM outbox_relays r
 {{end -}}
 {{if .Sees.Lanes -}}
@@ -48,9 +48,13 @@ SELECT 'letters', json_build_object('source', l.source, 'table', coalesce(l.outb
 {{end -}}
 {{if .Sees.Subscriptions -}}
 UNION ALL
-SELECT 'subscription', json_build_object('name', s.name, 'tenant', s.tenant, 'askedAt', s.seen_at, 'keepUntil', s.seen_at + s.keep)
+SELECT 'subscription', json_build_object('name', s.name, 'tenant', s.tenant, 'askedAt', s.seen_at, 'keepUntil', s.seen_at + s.keep, 'pausedAt', s.paused_at)
   FROM outbox_subscriptions s
 {{end}}
+{{if .Sees.Positions -}}
+UNION ALL
+SELECT 'position', json_build_object('table', p.table_name) FROM (SELECT DISTINCT table_name FROM outbox_log_positions) AS p
+{{end -}}
 {{range $i, $s := .Sets -}}
 UNION ALL
 SELECT 'set', json_build_object('name', {{arg $s.Set}}::text, 'version', v.version, 'dirty', v.dirty) FROM {{$s.Table}} v

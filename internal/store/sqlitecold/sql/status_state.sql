@@ -9,7 +9,7 @@ SELECT 'reader', json_object('table', r.table_name, 'reader', r.reader) FROM out
 {{if .Sees.Relays -}}
 UNION ALL
 SELECT 'relay', json_object('table', r.table_name, 'owner', r.owner, 'name', r.name, 'joinedAt', r.joined_at,
-                            'expiresAt', r.expires_at, 'health', json(r.health), 'healthSince', r.health_since, 'serves', r.serves)
+                            'expiresAt', r.expires_at, 'health', json(r.health), 'healthSince', r.health_since, 'serves', r.serves, 'seenAt', r.seen_at)
   FROM outbox_relays AS r
 {{end -}}
 {{if .Sees.Lanes -}}
