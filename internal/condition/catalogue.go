@@ -239,8 +239,8 @@ var Catalogue = []Condition{
 	},
 	{
 		ID: "OBX-035", Name: "events late", Category: "events", Severity: Critical, judge: ofQueues(eventsLate),
-		Means: "Events wait for longer than they should. A finding above this one usually names the cause. If events arrive " +
-			"and the age is not plausible, the clock of a producer is wrong.",
+		Means: "Events wait for longer than they should. A finding above this one usually names the cause. If events " +
+			"arrive and the age is not plausible, the clock of a producer is wrong.",
 		Remedy: "outbox why ID names what an event waits for",
 		Alert:  "OutboxLate",
 	},

@@ -115,7 +115,8 @@ func forbidden(err error) bool { return errors.Is(err, outbox.ErrNotAllowed) }
 func hidden(err error) bool    { return errors.Is(err, outbox.ErrRowsHidden) }
 
 // errObserver says that a login is not that of a relay.
-var errObserver = errors.New("this login is not a relay's; run doctor with the relay's login to check its tables and rights")
+var errObserver = errors.New("this login is not a relay's; run doctor with the relay's login to check " +
+	"its tables and rights")
 
 // opening looks which tables a relay could not open, for one reason.
 func opening(because func(error) bool) check {
