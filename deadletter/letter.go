@@ -97,19 +97,26 @@ type Stats struct {
 	Pending   int     `json:"pending"`
 	Replayed  int     `json:"replayed"`
 	Discarded int     `json:"discarded"`
-	Groups    []Group `json:"groups"` // of the state that the filter names, the largest first, at most its limit
+	Groups    []Group `json:"groups"`    // of the state that the filter names, the largest first, at most its limit
+	AllGroups int     `json:"allGroups"` // how many groups there are without the limit
 }
 
-// Group is letters of one kind of error.
+// Group is the dead letters whose last errors have one fingerprint.
 type Group struct {
-	Fingerprint string    `json:"fingerprint"`
-	Source      Source    `json:"source"`
-	Reason      string    `json:"reason"`
-	Type        string    `json:"type"`
-	Count       int       `json:"count"`
-	Oldest      time.Time `json:"oldest"`
-	Newest      time.Time `json:"newest"`
-	Sample      string    `json:"sample"` // error of the newest
+	Fingerprint string      `json:"fingerprint"`
+	Count       int         `json:"count"`
+	Oldest      time.Time   `json:"oldest"`
+	Newest      time.Time   `json:"newest"`
+	Sample      string      `json:"sample"` // error of the newest
+	Types       []GroupType `json:"types"`  // the largest first, at most 20
+}
+
+// GroupType is the dead letters of a Group that have one source, type and reason.
+type GroupType struct {
+	Source Source `json:"source"`
+	Type   string `json:"type"`
+	Reason string `json:"reason"`
+	Count  int    `json:"count"`
 }
 
 // Action is one entry of the record of what operators did.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -208,14 +209,16 @@ func groupsLetters(t *testing.T, s *storeSuite) {
 	s.fixtures(t)
 	d := s.letters(t)
 	stats, err := d.Stats(t.Context(), deadletter.Filter{})
-	if err != nil || stats.Pending != 4 || stats.Replayed != 1 || stats.Discarded != 1 || len(stats.Groups) != 3 {
+	if err != nil || stats.Pending != 4 || stats.Replayed != 1 || stats.Discarded != 1 || len(stats.Groups) != 3 ||
+		stats.AllGroups != 3 {
 		t.Fatalf("stats %+v, error %v", stats, err)
 	}
 	oldest, newest := uuid7.Time(uuid.MustParse("01900000-0000-7000-8000-000000000001")),
 		uuid7.Time(uuid.MustParse("01900000-1000-7000-8000-000000000002"))
 	g := stats.Groups[0]
 	if g.Count != 2 || !g.Oldest.Equal(oldest) || !g.Newest.Equal(newest) || g.Sample != "refused 10.0.0.4:6379" ||
-		g.Type != "order.placed" || g.Source != deadletter.SourceEvent || g.Reason != "DeliveryFailed" {
+		!slices.Equal(g.Types, []deadletter.GroupType{
+			{Source: deadletter.SourceEvent, Type: "order.placed", Reason: "DeliveryFailed", Count: 2}}) {
 		t.Errorf("largest group %+v", g)
 	}
 	if found, _, err := d.List(t.Context(), deadletter.Filter{Fingerprint: g.Fingerprint}); err != nil ||
@@ -225,7 +228,8 @@ func groupsLetters(t *testing.T, s *storeSuite) {
 	stats, err = d.Stats(t.Context(),
 		deadletter.Filter{Source: deadletter.SourceJob, State: deadletter.StateAll, Limit: 1})
 	if err != nil || stats.Pending != 1 || stats.Replayed != 1 || stats.Discarded != 1 || len(stats.Groups) != 1 ||
-		stats.Groups[0].Count != 2 || stats.Groups[0].Reason != "Timeout" {
+		stats.Groups[0].Count != 3 || len(stats.Groups[0].Types) != 2 || stats.Groups[0].Types[0].Reason != "Timeout" ||
+		stats.Groups[0].Types[0].Count != 2 || stats.AllGroups != 1 {
 		t.Errorf("jobs, the largest group: %+v, error %v", stats, err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -203,9 +204,16 @@ func (a *application) letterStats(mapping *pflag.FlagSet) *cobra.Command {
 				stats.Replayed, stats.Discarded); err != nil || d.c.Output == "json" || len(stats.Groups) == 0 {
 				return err
 			}
-			head := "LETTERS,FINGERPRINT,SOURCE,REASON,TYPE,OLDEST,NEWEST,ERROR OF THE NEWEST"
+			if more := stats.AllGroups - len(stats.Groups); more > 0 {
+				fmt.Fprintf(a.Err, "%d of %d groups are shown; --limit shows more\n", len(stats.Groups), stats.AllGroups)
+			}
+			head := "DEAD LETTERS,FINGERPRINT,TYPES,OLDEST,NEWEST,ERROR OF THE NEWEST"
 			return list[deadletter.Group]{items: stats.Groups, head: head, cells: func(g deadletter.Group) []any {
-				return []any{g.Count, g.Fingerprint, g.Source, g.Reason, g.Type, g.Oldest, g.Newest, cut(g.Sample, 60)}
+				var types []string
+				for _, t := range g.Types {
+					types = append(types, fmt.Sprintf("%s %s (%s): %d", t.Source, t.Type, t.Reason, t.Count))
+				}
+				return []any{g.Count, g.Fingerprint, cut(strings.Join(types, ", "), 60), g.Oldest, g.Newest, cut(g.Sample, 60)}
 			}}.print(a, d.c.Output)
 		})
 	})

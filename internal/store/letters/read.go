@@ -128,8 +128,11 @@ func (d *Store) Stats(ctx context.Context, f deadletter.Filter) (deadletter.Stat
 		return tx.Each(ctx, "dlq_groups", q, func(rows cold.Rows) error {
 			var g deadletter.Group
 			var oldest, newest uuid.UUID // which contain the times
-			if err := rows.Scan(&g.Fingerprint, &g.Source, &g.Reason, &g.Type, &g.Count, &oldest, &newest,
-				&g.Sample); err != nil {
+			var types sqltable.Text
+			if err := rows.Scan(&g.Fingerprint, &g.Count, &stats.AllGroups, &oldest, &newest, &g.Sample, &types); err != nil {
+				return err
+			}
+			if err := json.Unmarshal([]byte(types.S), &g.Types); err != nil {
 				return err
 			}
 			g.Oldest, g.Newest = uuid7.Time(oldest), uuid7.Time(newest)

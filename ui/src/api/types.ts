@@ -194,13 +194,11 @@ export interface Letter {
 }
 export interface LetterGroup {
   fingerprint: string
-  source: string
-  reason: string
-  type: string
   count: number
   oldest: string
   newest: string
   sample: string
+  types: { source: string; type: string; reason: string; count: number }[]
 }
 export interface Counted {
   count: number

@@ -50,7 +50,7 @@ export function Letters() {
   const groups = useQuery({
     queryKey: ['letters', 'groups', filter, state],
     queryFn: ({ signal }) =>
-      get<{ pending: number; replayed: number; discarded: number; groups: LetterGroup[] | null }>(
+      get<{ pending: number; replayed: number; discarded: number; groups: LetterGroup[] | null; allGroups: number }>(
         'admin/letters/groups',
         { ...filter, state },
         signal,
@@ -90,7 +90,12 @@ export function Letters() {
       <div className="grid items-start gap-4 xl:grid-cols-[22rem_minmax(0,1fr)]">
         <Card
           title="By error"
-          count={groups.data?.groups?.length}
+          count={
+            groups.data?.groups &&
+            (groups.data.allGroups > groups.data.groups.length
+              ? `${count(groups.data.groups.length)} of ${count(groups.data.allGroups)}`
+              : groups.data.groups.length)
+          }
           flush
           aside={
             filter.fingerprint && (
@@ -124,7 +129,7 @@ export function Letters() {
                     <span className="flex items-baseline gap-2">
                       <span className="font-semibold text-bad tabular-nums">{count(g.count)}</span>
                       <span className="truncate text-quiet">
-                        {g.type} · {g.reason}
+                        {g.types.map(t => `${count(t.count)} ${t.type} (${t.reason})`).join(', ')}
                       </span>
                     </span>
                     <span className="line-clamp-2 break-words">{g.sample}</span>

@@ -509,7 +509,7 @@ function Fingerprints() {
                   {g.sample}
                 </Link>
                 <p className="text-[12.5px] text-quiet">
-                  {g.type} · {g.reason} · newest <Time value={g.newest} />
+                  {g.types.map(t => `${t.type} (${t.reason})`).join(', ')} · newest <Time value={g.newest} />
                 </p>
               </div>
             </li>
