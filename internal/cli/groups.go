@@ -118,7 +118,7 @@ func (a *application) onGroup(
 			return do(cmd.Context(), c, db, g)
 		}, mapping)
 	})
-	cmd.Flags().StringVar(&table, "table", "", "`table` of the group, where several have one of that name")
+	cmd.Flags().StringVar(&table, "table", "", "`name` of the table, if several have a group of that name")
 	cmd.Flags().AddFlagSet(mapping)
 	return cmd
 }

@@ -70,7 +70,7 @@ func (c *confirmation) await(
 // waitFlag adds --wait.
 func waitFlag(flags *pflag.FlagSet, to *time.Duration) {
 	flags.DurationVar(to, "wait", 15*time.Second,
-		"`time` to wait until each process confirms that it obeys; 0: not at all")
+		"`duration` of the wait for each process to confirm; 0: none")
 }
 
 // pausing is outbox pause or outbox resume.

@@ -109,7 +109,7 @@ func testAdminOperations(e env, tables []string) {
 		e.t.Errorf("the overview is %+v, want that of %v", seen, tables)
 	}
 	for i, table := range seen.Tables {
-		if table.Backlog < 2 {
+		if table.Backlog < 2 && tables[i] != "outbox_log" { // only a subscription reads the log
 			e.t.Errorf("%d events wait in %s, want 2 or more", table.Backlog, tables[i])
 		}
 	}
@@ -173,9 +173,9 @@ func testAdminOperations(e env, tables []string) {
 func testRoleCommands(e env, tables []string) {
 	// Row-level security shows a reader the rows of one tenant.
 	read := []string{"migrate status", "migrate indexes", "dlq list --tenant default", "dlq stats --tenant default",
-		"dlq audit", "pauses"}
-	act := []string{"sinks", "dlq collect --reason r", "dlq replay --all --yes --reason r", "dlq purge --reason r",
-		"pause --topic a --reason r", "resume --topic a", "dlq discard --all --reason r",
+		"audit", "pauses"}
+	act := []string{"sinks", "dlq collect --reason r", "dlq replay --all --yes --reason r", "dlq purge --yes --reason r",
+		"pause --topic a --reason r", "resume --topic a", "dlq discard --all --yes --reason r",
 		"replay --since 1h --yes --reason r"}
 	for _, table := range tables {
 		of := " --table " + table
@@ -183,7 +183,7 @@ func testRoleCommands(e env, tables []string) {
 		if table == "outbox_log" { // it keeps no state that could be listed or changed
 			read = append(read, "subscriptions list")
 			act = append(act, "subscriptions add a", "subscriptions replay a --from 2026-01-01T00:00:00Z",
-				"subscriptions remove a")
+				"subscriptions remove a --yes")
 			continue
 		}
 		column := map[bool]string{true: "event_id", false: "id"}[table == "event_outbox"]
@@ -197,7 +197,7 @@ func testRoleCommands(e env, tables []string) {
 		lines []string
 	}{{"outbox_reader", read}, {"outbox_operator", append(read, act...)},
 		// The server of the tests has no autovacuum (OBX-011).
-		{"outbox_relay", []string{"sinks", "lanes", "purge", "doctor --pre --skip OBX-011", "verify"}}} {
+		{"outbox_relay", []string{"sinks", "lanes", "purge --yes", "doctor --pre --skip OBX-011", "verify"}}} {
 		as := e.login(role.name)
 		for _, line := range role.lines {
 			r := as.run("", strings.Fields(line)...)

@@ -44,7 +44,7 @@ func TestSubscriptions(t *testing.T) {
 		{"subscriptions resume audit", "resumed subscription audit", 0},
 		{"subscriptions resume none", "there is no such subscription", 1},
 		{"subscriptions remove audit --yes", "removed subscription audit", 0},
-		{"subscriptions remove audit --yes", "there is no such subscription: ", 1},
+		{"subscriptions remove audit --yes", "there is no such subscription", 1},
 	} {
 		r := e.run("", strings.Fields(c.args)...)
 		if r.code != c.code || !strings.Contains(r.out+r.err, c.want) {

@@ -29,10 +29,12 @@ var destroying = []string{
 // that the same command does not bring back.
 var changing = strings.Split("migrate up,migrate export,migrate roles,migrate indexes,write,relay,serve,dev,"+
 	"lanes reader,events retry,dlq replay,dlq collect,replay,pause,resume,subscriptions add,subscriptions replay,"+
+	"groups pause,groups resume,subscriptions pause,subscriptions resume,"+
 	"runs create,runs cancel,token create,init,man,verify", ",")
 
 // reading are the commands that change nothing.
 var reading = strings.Split("migrate status,migrate print,tail,events,events show,lanes,sinks,route test,dlq list,"+
+	"groups list,groups show,subscriptions show,"+
 	"dlq show,dlq stats,audit,pauses,subscriptions list,runs list,runs show,runs follow,token list,config print,"+
 	"config validate,ready,status,doctor,why,version", ",")
 

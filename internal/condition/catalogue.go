@@ -131,7 +131,8 @@ var Catalogue = []Condition{
 		Remedy: "run outbox migrate up; outbox migrate status says what that would do",
 	},
 	{
-		ID: unfitTable, Name: "table unfit", Category: "schema", Severity: Critical, Pre: true, check: opening(unfit),
+		ID: unfitTable, Name: "table unfit", Category: "schema", Severity: Critical, Pre: true,
+		check: opening(unfit, errNothing),
 		Means: "A table that the settings name does not exist or lacks a column of its layout, or its positions or " +
 			"transaction numbers do not rise, which happens when a switch-over or a restore leaves sequences " +
 			"behind. No relay delivers its events.",
@@ -139,12 +140,13 @@ var Catalogue = []Condition{
 	},
 	{
 		ID: RightMissing, Name: "right missing", Category: "schema", Severity: Critical, Pre: true,
-		check:  opening(forbidden),
+		check:  opening(forbidden, errObserver),
 		Means:  "This role may not read or settle a table. With a relay's settings: nothing of it is delivered.",
 		Remedy: "grant what the sentence names, or run outbox migrate roles and use a login that has outbox_relay",
 	},
 	{
-		ID: "OBX-020", Name: "rows hidden", Category: "schema", Severity: Critical, Pre: true, check: opening(hidden),
+		ID: "OBX-020", Name: "rows hidden", Category: "schema", Severity: Critical, Pre: true,
+		check: opening(hidden, errNothing),
 		Means: "Row-level security hides a table's rows from this role. A relay would see an empty table and " +
 			"deliver nothing, without any error.",
 		Remedy: "give the relay a login that has outbox_relay, whose policy shows it all tenants' rows",

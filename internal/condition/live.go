@@ -30,7 +30,7 @@ func harm(id string) int {
 func ofQueues(find func(x *Examination, q *operate.Queue) []Finding) judge {
 	return func(x *Examination, f *operate.Facts) (found []Finding) {
 		for i := range f.Queues {
-			if q := &f.Queues[i]; q.State == operate.Known {
+			if q := &f.Queues[i]; q.State == operate.Known && !q.Subscribed {
 				found = append(found, find(x, q)...)
 			}
 		}
@@ -88,6 +88,9 @@ func readOnly(_ *Examination, f *operate.Facts) []Finding {
 
 // schemaOutdated reports recorded migration sets of another version than this program needs.
 func schemaOutdated(x *Examination, f *operate.Facts) (found []Finding) {
+	if f.Parts["outbox_lanes"].State == operate.NotInstalled {
+		return at("core", "the tables of set core do not exist")
+	}
 	for _, set := range slices.Sorted(maps.Keys(f.Sets)) {
 		s := f.Sets[set]
 		if x.Required == nil || s.Version <= 0 && set != "core" && !s.Dirty {

@@ -47,12 +47,14 @@ const (
 // Queue is a set of undelivered events with one kind of reader: an outbox table, the pending
 // deliveries of one sink, or a log for one group or for the sinks of its relays.
 type Queue struct {
-	Name   string `json:"name"`            // in leases
-	Table  string `json:"table"`           // that the events were written into
-	Sink   string `json:"sink,omitempty"`  // whose pending deliveries these are; for a group its name
-	Group  string `json:"group,omitempty"` // the consumer group that reads the queue
-	Log    bool   `json:"log,omitempty"`
-	Wanted bool   `json:"-"` // the settings name the table
+	Name  string `json:"name"`            // in leases
+	Table string `json:"table"`           // that the events were written into
+	Sink  string `json:"sink,omitempty"`  // whose pending deliveries these are; for a group its name
+	Group string `json:"group,omitempty"` // the consumer group that reads the queue
+	Log   bool   `json:"log,omitempty"`
+	// Subscribed says that only subscriptions read the log. Its events are counted for each of them.
+	Subscribed bool `json:"subscribed,omitempty"`
+	Wanted     bool `json:"-"` // the settings name the table
 	Sight
 
 	Held      int        `json:"lanesHeld"`

@@ -259,6 +259,7 @@ func (r *factsReader) addQueues(t Watched, readers map[string]string) {
 	if q.Log {
 		for _, leased := range r.leasedOf(q.Name) {
 			one := q
+			one.Subscribed = len(r.facts.Subscriptions) > 0 && !r.leased(leased)
 			one.Name, one.Group = leased, strings.TrimPrefix(strings.TrimPrefix(leased, q.Name), "/")
 			r.facts.Queues = append(r.facts.Queues, one)
 		}
@@ -270,7 +271,7 @@ func (r *factsReader) addQueues(t Watched, readers map[string]string) {
 		b [2]string) int {
 		return strings.Compare(a[1], b[1])
 	}) {
-		if of[0] != q.Name {
+		if of[0] != q.Name && (!q.Log || !strings.HasPrefix(of[0], q.Name+"/")) {
 			continue
 		}
 		one := Queue{Name: outbox.DeliveriesOf(of[0], of[1]).Name(), Table: name, Sink: of[1], Processes: []Process{},
@@ -291,19 +292,26 @@ func groupOf(reader string) string {
 }
 
 // leasedOf returns the names under which a log is read: its own for relays, and one for each group.
-// If it has groups or subscriptions and no relay ever served it, relays leave it out.
+// A relay has no part in it before it has served the log, unless no group reads the log.
 func (r *factsReader) leasedOf(log string) []string {
 	names := map[string]bool{}
 	for _, s := range r.state {
-		if (s.kind == "lanes" || s.kind == "relay" || s.kind == "position") && (s.Table == log ||
+		if r.leased(s.Table) && (s.Table == log ||
 			strings.HasPrefix(s.Table, log+"/")) {
 			names[s.Table] = true
 		}
 	}
-	if len(names) == 0 && len(r.facts.Subscriptions) == 0 {
+	if len(names) == 0 {
 		names[log] = true
 	}
 	return slices.Sorted(maps.Keys(names))
+}
+
+// leased reports whether a process has ever read a queue.
+func (r *factsReader) leased(queue string) bool {
+	return slices.ContainsFunc(r.state, func(s stated) bool {
+		return s.Table == queue && (s.kind == "lanes" || s.kind == "relay" || s.kind == "position")
+	})
 }
 
 // addReaders adds the lanes, the processes and the pause of a queue.
@@ -418,7 +426,7 @@ func (r *factsReader) queries(tables []Watched) (all factsQuery) {
 		one := &query{Layout: r.db.Quote(layout), Leased: q.Name, Now: r.asked.Now, Lanes: outbox.LaneCount,
 			Count: r.limit}
 		switch {
-		case q.State != Known:
+		case q.State != Known || q.Subscribed:
 		case !q.Log || q.Sink != "":
 			all.Tables = append(all.Tables, one)
 		case r.facts.Parts["outbox_log_positions"].State == Known:

@@ -37,6 +37,7 @@ func (f *Facts) Groups() (all []Group) {
 			}
 		}
 		g.live(f.At)
+		g.Processes = g.Alive()
 		g.Pauses = append(g.Pauses, slices.DeleteFunc(slices.Clone(f.Pauses), func(p Pause) bool {
 			return p.Name() != q.Name && (p.Table != "" || p.To != "")
 		})...)
