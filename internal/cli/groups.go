@@ -29,7 +29,7 @@ func groupsOf(ctx context.Context, c config.Config, db app.Database) ([]operate.
 		return nil, err
 	}
 	if relays := facts.Parts["outbox_relays"]; relays.State != operate.Known {
-		return nil, fmt.Errorf("read consumer groups: %s", relays.Why)
+		return nil, fmt.Errorf("read consumer groups: %s; use a login with outbox_reader or outbox_operator", relays.Why)
 	}
 	return facts.Groups(), nil
 }

@@ -52,7 +52,7 @@ type Queue struct {
 	Sink  string `json:"sink,omitempty"`  // whose pending deliveries these are; for a group its name
 	Group string `json:"group,omitempty"` // the consumer group that reads the queue
 	Log   bool   `json:"log,omitempty"`
-	// Subscribed says that only subscriptions read the log. Its events are counted for each of them.
+	// Subscribed says that only subscriptions read the log. Each has a count of its own.
 	Subscribed bool `json:"subscribed,omitempty"`
 	Wanted     bool `json:"-"` // the settings name the table
 	Sight
