@@ -93,6 +93,7 @@ func TestStatusNamesLocks(t *testing.T) {
 	if _, err := holder.Exec(t.Context(), "BEGIN; LOCK TABLE outbox_events"); err != nil {
 		t.Fatal(err)
 	}
+	time.Sleep(1500 * time.Millisecond) // a lock that lasts less is not reported
 	named := fmt.Sprintf(`session %d of login postgres (application "nightly report")`, holder.PgConn().PID())
 	r := e.run("", "status")
 	if r.code != 5 || !strings.HasPrefix(r.out,

@@ -1,5 +1,5 @@
 -- status: for each table whether it exists, this role may read it, and row-level security hides rows of it; its
--- name in leases, its columns, and the session that has it locked against reads. Then the sessions that wait for a
+-- name in leases, its columns, and the session that has had it locked against reads for more than a second. Then the sessions that wait for a
 -- lock while they use one of these tables, with the sessions that block them; at most 20. Then what keeps the
 -- server from writing. One JSON object a row. Reads the catalog and the lock table only.
 WITH asked AS MATERIALIZED (
@@ -26,8 +26,10 @@ SELECT 'table', json_build_object(
            'leased', CASE WHEN a.relnamespace = (SELECT h.relnamespace FROM pg_class h WHERE h.oid = to_regclass('outbox_lanes')) THEN a.relname::text
                           ELSE (SELECT n.nspname FROM pg_namespace n WHERE n.oid = a.relnamespace) || '.' || a.relname END,
            'columns', (SELECT json_agg(t.attname) FROM pg_attribute t WHERE t.attrelid = a.oid AND t.attnum > 0 AND NOT t.attisdropped),
-           'locked', (SELECT {{template "status_session" "k.pid"}} FROM pg_locks k
-                       WHERE k.relation = a.oid AND k.granted AND k.mode = 'AccessExclusiveLock' AND k.pid <> pg_backend_pid() LIMIT 1))
+           'locked', (SELECT {{template "status_session" "k.pid"}} FROM pg_locks k LEFT JOIN pg_stat_activity t ON t.pid = k.pid
+                       WHERE k.relation = a.oid AND k.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                         AND k.granted AND k.mode = 'AccessExclusiveLock' AND k.pid <> pg_backend_pid()
+                         AND coalesce(t.xact_start < clock_timestamp() - interval '1 s', true) LIMIT 1))
   FROM asked a
 UNION ALL
 SELECT 'blocked', json_build_object(

@@ -8,7 +8,7 @@ SELECT format('%s; to end it: SELECT pg_terminate_backend(%s)',
   FROM (SELECT a.pid, a.usename, a.application_name, extract(epoch FROM clock_timestamp() - a.xact_start) AS age,
                l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock') AS whole
           FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
-         WHERE l.relation = to_regclass($1::text) AND l.granted AND a.pid <> pg_backend_pid()
+         WHERE l.relation = to_regclass($1::text) AND l.database = a.datid AND l.granted AND a.pid <> pg_backend_pid()
            AND (l.mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
                 OR l.mode IN ('RowShareLock', 'RowExclusiveLock') AND a.state LIKE 'idle in transaction%' AND a.xact_start < clock_timestamp() - interval '1 s')) AS b
  ORDER BY b.whole DESC, b.age DESC
