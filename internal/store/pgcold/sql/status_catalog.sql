@@ -1,7 +1,7 @@
 -- status: for each table whether it exists, this role may read it, and row-level security hides rows of it; its
--- name in leases, its columns, and the session that has had it locked against reads for more than a second. Then the sessions that wait for a
--- lock while they use one of these tables, with the sessions that block them; at most 20. Then what keeps the
--- server from writing. One JSON object a row. Reads the catalog and the lock table only.
+-- name in leases, its columns, and the session that has had it locked against reads for more than a second. Then
+-- the sessions that wait for a lock while they use one of these tables, with the sessions that block them; at most
+-- 20. Then what keeps the server from writing. One JSON object a row. Reads the catalog and the lock table only.
 WITH asked AS MATERIALIZED (
     SELECT a.name, c.oid, c.relname, c.relnamespace
       FROM unnest({{arg .Quoted}}::text[], {{arg .Names}}::text[]) AS a (quoted, name)
