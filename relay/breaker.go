@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"errors"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ type breaker struct {
 	circuit
 	turnstile
 	drain
+	refusal error // the last one because of which the sink counts as unavailable
 }
 
 // ticket is a breaker's leave to take a turn.
@@ -46,6 +48,16 @@ func (b *breaker) outage(now time.Time) (since time.Time, down bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.circuit.outage(now)
+}
+
+// lastRefusal returns why the sink has not acknowledged a batch, or "".
+func (b *breaker) lastRefusal() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.refusal == nil {
+		return ""
+	}
+	return b.refusal.Error()
 }
 
 // answers notes that the sink has answered a ping after pings had failed.
@@ -125,6 +137,7 @@ func (b *breaker) release(p *ticket) {
 // sink is down.
 func (b *breaker) report(p *ticket, took time.Duration, results []outbox.Result) (isolate, down bool) {
 	served, unavailable := 0, 0
+	var refusal error
 	for i := range results {
 		class, _ := outbox.Classify(results[i].Err)
 		switch {
@@ -133,6 +146,7 @@ func (b *breaker) report(p *ticket, took time.Duration, results []outbox.Result)
 		case errors.Is(results[i].Err, unasked), class == outbox.ClassNotAttempted:
 		case class == outbox.ClassUnavailable:
 			unavailable++
+			refusal = results[i].Err
 		default:
 			served++ // refused for its own sake: somebody was there to refuse it
 		}
@@ -143,6 +157,7 @@ func (b *breaker) report(p *ticket, took time.Duration, results []outbox.Result)
 	if served > 0 {
 		b.answered(took, now)
 	}
+	b.refusal = cmp.Or(refusal, b.refusal)
 	isolate, down, long := b.circuit.report(p.probe, served, unavailable, now)
 	if long {
 		b.paced = now

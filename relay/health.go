@@ -171,7 +171,7 @@ func (r *tableRelay) hindrance(sinks map[string]*sinkState) string {
 		}
 		switch s := sinks[name].health(); {
 		case !s.Ready || s.Down:
-			h.Sinks[name] = forColumn(cmp.Or(s.Reason, "it takes nothing and is only probed"))
+			h.Sinks[name] = forColumn(cmp.Or(s.Reason, "it acknowledges nothing, and is only probed"))
 			h.Yields = h.Yields || sinks[name].unavailable(time.Now()) >= r.cfg.LeaseTTL
 		case s.Lags > 0:
 			h.Slow[name] = fmt.Sprintf("a batch takes %s or longer", s.Lags)

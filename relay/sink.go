@@ -19,7 +19,7 @@ const (
 // SinkHealth is the state of one sink.
 type SinkHealth struct {
 	Ready  bool   // it answers, if it can be asked
-	Reason string // why not
+	Reason string // why it is not ready, or why it is down
 	Down   bool   // it took nothing when it was last tried
 	// Lags is how long a batch takes of late if that is long: 1 s, 2 s, 4 s and so on, or longer.
 	// Else it is 0.
@@ -66,6 +66,8 @@ func (s *sinkState) health() SinkHealth {
 	_, h.Down = s.breaker.outage(time.Now())
 	if s.err != nil {
 		h.Reason = s.err.Error()
+	} else if h.Down {
+		h.Reason = s.breaker.lastRefusal()
 	}
 	return h
 }

@@ -313,7 +313,7 @@ func (d *Desk) read(ctx context.Context, before Overview, examined condition.Rep
 	} else {
 		d.add(status.Facts, &now, before)
 	}
-	report := status.Report.With(examined)
+	report := status.With(examined)
 	now.Worst, now.Findings, now.Unseen, now.ExaminedAt = report.Worst, report.Findings, report.Unseen, examined.At
 	now.Sentence = report.Sentence(status.Facts)
 	return now

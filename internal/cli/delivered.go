@@ -64,7 +64,7 @@ func (a *application) replayDelivered() *cobra.Command {
 	flags.StringVar(&f.of.Table, "table", "outbox_events", "`name` of the table")
 	countFlag(flags, &f.rate, "rate", 0, 0, 0, "maximum events per second; 0: no limit")
 	f.by.addTo(flags, "")
-	f.consent.addTo(a, cmd)
+	f.addTo(a, cmd)
 	flags.AddFlagSet(mapping)
 	return cmd
 }

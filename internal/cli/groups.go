@@ -167,7 +167,7 @@ func (a *application) groupsPause(path, required, did string) *cobra.Command {
 		if required != "" && f.by.unreasoned() {
 			return usagef("--reason is required: say why the group waits")
 		}
-		f.Table, f.what = g.Queue.Name, "group "+g.Group+" of "+g.Table
+		f.Table, f.what = g.Name, "group "+g.Group+" of "+g.Table
 		return f.run(ctx, a, c, db)
 	})
 	f.by.addTo(cmd.Flags(), required)

@@ -96,7 +96,7 @@ func (f *pausing) run(ctx context.Context, a *application, c config.Config, db a
 	if err != nil {
 		return err
 	}
-	found := true
+	var found bool
 	if f.did == "paused" {
 		err = p.Pause(ctx, f.Pause)
 	} else if found, err = p.Resume(ctx, f.Pause); err == nil && !found {

@@ -223,7 +223,7 @@ var Catalogue = []Condition{
 	{
 		ID: "OBX-032", Name: "relay hindered", Category: "relays", Severity: Critical, judge: relayHindered,
 		Means:  "A relay that is alive says that it cannot serve a table, in the words of its /readyz.",
-		Remedy: "docs/operations/incidents.md says what each reason asks for",
+		Remedy: "repair what the message names; docs/operations/incidents.md lists the reasons",
 		Alert:  "OutboxNotReady",
 	},
 	{
@@ -243,7 +243,7 @@ var Catalogue = []Condition{
 		ID: "OBX-035", Name: "events late", Category: "events", Severity: Critical, judge: ofQueues(eventsLate),
 		Means: "Events wait for longer than they should. A finding above this one usually names the cause. If events " +
 			"arrive and the age is not plausible, the clock of a producer is wrong.",
-		Remedy: "outbox why ID names what an event waits for",
+		Remedy: "outbox why ID names what an event waits for; if the age is not plausible, correct the clock of the producer",
 		Alert:  "OutboxLate",
 	},
 	{

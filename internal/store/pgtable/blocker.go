@@ -10,10 +10,10 @@ import (
 // blockerPatience bounds the search for a blocking session.
 const blockerPatience = 500 * time.Millisecond
 
-// NameBlocker adds to the error of a statement that ran out of time the session that blocks the
+// NameBlocker adds to the error of a statement that waited too long the session that blocks the
 // table, and the statement that ends the session. ctx may have ended.
 func NameBlocker(ctx context.Context, db Querier, table string, err error) error {
-	if !errors.Is(err, context.DeadlineExceeded) {
+	if !errors.Is(err, context.DeadlineExceeded) && Code(err) != LockNotAvailable {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), blockerPatience)

@@ -19,7 +19,7 @@ SELECT 'table', json_build_object(
            'name', a.name, 'exists', a.oid IS NOT NULL,
            'readable', coalesce(has_table_privilege(a.oid, 'SELECT'), false),
            'hidden', a.oid IS NOT NULL AND row_security_active(a.oid) AND NOT coalesce((
-               SELECT bool_or(p.polpermissive AND pg_get_expr(p.polqual, p.polrelid) = 'true') AND bool_and(p.polpermissive OR p.polname = 'producers see the row that they insert')
+               SELECT bool_or(p.polpermissive AND p.polqual::text LIKE '{CONST :consttype 16 %:constvalue 1 [ 1 %') AND bool_and(p.polpermissive OR p.polname = 'producers see the row that they insert')
                  FROM pg_policy p
                 WHERE p.polrelid = a.oid AND p.polcmd IN ('*', 'r')
                   AND EXISTS (SELECT FROM unnest(p.polroles) r WHERE r = 0 OR pg_has_role(current_user, r, 'USAGE'))), false),
