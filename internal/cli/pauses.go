@@ -70,7 +70,7 @@ func (c *confirmation) await(
 // waitFlag adds --wait.
 func waitFlag(flags *pflag.FlagSet, to *time.Duration) {
 	flags.DurationVar(to, "wait", 15*time.Second,
-		"`duration` of the wait for each process to confirm; 0: none")
+		"`duration` of the wait for confirmations; 0: none")
 }
 
 // pausing is outbox pause or outbox resume.
