@@ -234,8 +234,8 @@ func (r *Report) miss(id, name string, sight operate.Sight) {
 	}
 }
 
-// missFacts adds the facts that are not known. If not one queue is known, the report is not
-// healthy.
+// missFacts lists the facts that are unknown or not visible. If no queue is known, the result of the
+// report is unknown.
 func (r *Report) missFacts(f *operate.Facts) {
 	known := 0
 	for _, q := range f.Queues {

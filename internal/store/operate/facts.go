@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Facts is the state of an outbox at one moment. It is read in three statements. A fact that could
-// not be read has a Sight that says so, and never a zero value that looks like a count.
+// Facts is a snapshot of the state of an outbox, read by three SQL statements. A part that could not
+// be read is marked by its Sight, so that it is not mistaken for a count of zero.
 type Facts struct {
 	At            time.Time          `json:"at"`                 // by the database's clock
 	Observer      bool               `json:"observer"`           // this login has a documented role, but not a relay's
@@ -30,7 +30,7 @@ type Applied struct {
 	Dirty   bool  `json:"dirty,omitempty"` // a migration failed half way
 }
 
-// Sight tells how much of a fact is known.
+// Sight is whether a fact is known, and if not, why.
 type Sight struct {
 	State string `json:"state"`         // Known, Unknown, NotInstalled or NotVisible
 	Why   string `json:"why,omitempty"` // reason and remedy, if it is not known
@@ -44,15 +44,17 @@ const (
 	NotVisible   = "not visible" // this role lacks the right
 )
 
-// Queue is a set of undelivered events with one kind of reader: an outbox table, the pending
-// deliveries of one sink, or a log for one group or for the sinks of its relays.
+// Queue describes undelivered events that have the same reader. A queue is one of these: an outbox
+// table; the deliveries of a table that one sink has not acknowledged; or the rows of a log that one
+// consumer group, or the relays of the log, have not read yet.
 type Queue struct {
 	Name  string `json:"name"`            // in leases
 	Table string `json:"table"`           // that the events were written into
 	Sink  string `json:"sink,omitempty"`  // whose pending deliveries these are; for a group its name
 	Group string `json:"group,omitempty"` // the consumer group that reads the queue
 	Log   bool   `json:"log,omitempty"`
-	// Subscribed says that only subscriptions read the log. Each has a count of its own.
+	// Subscribed is true for a log that no relay and no group reads, but subscriptions do. The
+	// events of the queue are not counted; Facts.Subscriptions has a count for each subscription.
 	Subscribed bool `json:"subscribed,omitempty"`
 	Wanted     bool `json:"-"` // the settings name the table
 	Sight

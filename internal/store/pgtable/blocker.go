@@ -10,8 +10,9 @@ import (
 // blockerPatience bounds the search for a blocking session.
 const blockerPatience = 500 * time.Millisecond
 
-// NameBlocker adds to the error of a statement that waited too long the session that blocks the
-// table, and the statement that ends the session. ctx may have ended.
+// NameBlocker is for the error of a statement that waited too long. If a session has the table or
+// its rows locked, NameBlocker returns the error with the session's name and with the SQL that ends
+// it. Any other error is returned as it is. The search does not stop if ctx has expired.
 func NameBlocker(ctx context.Context, db Querier, table string, err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) && Code(err) != LockNotAvailable {
 		return err
