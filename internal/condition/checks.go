@@ -110,8 +110,8 @@ func unfit(err error) bool {
 func forbidden(err error) bool { return errors.Is(err, outbox.ErrNotAllowed) }
 func hidden(err error) bool    { return errors.Is(err, outbox.ErrRowsHidden) }
 
-// errObserver is the reason why a relay's rights are not checked for a login of an operator, reader,
-// gateway or consumer.
+// errObserver is the reason why a relay's rights are not checked for a login of an operator,
+// reader, gateway or consumer.
 var errObserver = errors.New("this login is not a relay's; run doctor with the relay's login to check " +
 	"its tables and rights")
 

@@ -234,8 +234,8 @@ func (r *Report) miss(id, name string, sight operate.Sight) {
 	}
 }
 
-// missFacts lists the facts that are unknown or not visible. If no queue is known, the result of the
-// report is unknown.
+// missFacts lists the facts that are unknown or not visible. If no queue is known, the result of
+// the report is unknown.
 func (r *Report) missFacts(f *operate.Facts) {
 	known := 0
 	for _, q := range f.Queues {

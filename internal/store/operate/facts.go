@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// Facts is a snapshot of the state of an outbox, read by three SQL statements. A part that could not
-// be read is marked by its Sight, so that it is not mistaken for a count of zero.
+// Facts is a snapshot of the state of an outbox, read by three SQL statements. A part that could
+// not be read is marked by its Sight, so that it is not mistaken for a count of zero.
 type Facts struct {
 	At            time.Time          `json:"at"`                 // by the database's clock
 	Observer      bool               `json:"observer"`           // this login has a documented role, but not a relay's
@@ -45,8 +45,8 @@ const (
 )
 
 // Queue describes undelivered events that have the same reader. A queue is one of these: an outbox
-// table; the deliveries of a table that one sink has not acknowledged; or the rows of a log that one
-// consumer group, or the relays of the log, have not read yet.
+// table; the deliveries of a table that one sink has not acknowledged; or the rows of a log that
+// one consumer group, or the relays of the log, have not read yet.
 type Queue struct {
 	Name  string `json:"name"`            // in leases
 	Table string `json:"table"`           // that the events were written into

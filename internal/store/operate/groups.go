@@ -9,8 +9,8 @@ import (
 // exists once a process of it has leased lanes or has noted where it begins.
 type Group struct {
 	Queue
-	// Life is alive if a process of the group renews its lease, dead if the leases of its lanes have
-	// expired, stopped if its processes gave up their lanes, or new if it never had a lane.
+	// Life is alive if a process of the group renews its lease, dead if the leases of its lanes
+	// have expired, stopped if its processes gave up their lanes, or new if it never had a lane.
 	Life     string     `json:"life"`
 	LastSeen *time.Time `json:"lastSeen,omitempty"` // the last sign of life of any of its processes
 	// Failed is how many of its events have failed or wait behind one that has.
