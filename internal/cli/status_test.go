@@ -94,7 +94,7 @@ func TestStatusNamesLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(1500 * time.Millisecond) // a lock that lasts less is not reported
-	named := fmt.Sprintf(`session %d of login postgres (application "nightly report")`, holder.PgConn().PID())
+	named := fmt.Sprintf(`session %d of login postgres (application "nightly report"`, holder.PgConn().PID())
 	r := e.run("", "status")
 	if r.code != 5 || !strings.HasPrefix(r.out,
 		"Unknown: state of outbox_events: table outbox_events is locked by "+named) ||

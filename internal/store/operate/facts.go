@@ -133,15 +133,12 @@ func (s Session) String() string {
 	if s.PID == 0 {
 		return "a prepared transaction (see pg_prepared_xacts)"
 	}
-	text := fmt.Sprintf("session %d", s.PID)
-	if s.Login != "" {
-		text += fmt.Sprintf(" of login %s (application %q)", s.Login, s.Application)
-	}
+	text := fmt.Sprintf("session %d of login %s (application %q", s.PID, s.Login, s.Application)
 	if s.Seconds != nil {
-		text += fmt.Sprintf(", in a transaction for %s",
-			time.Duration(*s.Seconds*float64(time.Second)).Round(time.Second))
+		age := time.Duration(*s.Seconds * float64(time.Second)).Round(time.Second)
+		text += fmt.Sprintf(", in a transaction for %s", age)
 	}
-	return text
+	return text + ")"
 }
 
 // End returns the statement that ends the session.

@@ -386,9 +386,9 @@ var provoked = map[string]provocation{
 			_, err := sessions["shop"].Exec(p.Context(), event("tenant_id", "'acme'"))
 			written <- err
 		}()
-		p.says("OBX-059", fmt.Sprintf(`session %d of login postgres (application "shop")`,
+		p.says("OBX-059", fmt.Sprintf(`session %d of login postgres (application "shop"`,
 			sessions["shop"].PgConn().PID()))
-		return fmt.Sprintf(`which is blocked by session %d of login postgres (application "report")`,
+		return fmt.Sprintf(`which is blocked by session %d of login postgres (application "report"`,
 				sessions["report"].PgConn().PID()), func() {
 				must(p.T, sessions["report"].Close(p.Context()))
 				must(p.T, <-written)
