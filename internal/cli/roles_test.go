@@ -186,7 +186,7 @@ func testRoleCommands(e env, tables []string) {
 				"subscriptions remove a --yes")
 			continue
 		}
-		column := map[bool]string{true: "event_id", false: "id"}[table == "event_outbox"]
+		column := map[bool]string{true: "id", false: "event_id"}[table == "outbox_events"]
 		id := query[string](e, "SELECT "+column+"::text FROM "+table+" LIMIT 1")
 		of += " --tenant default"
 		read = append(read, "events"+of, "why "+id+of, "events show "+id+of)

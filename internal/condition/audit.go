@@ -31,7 +31,7 @@ func canary(ctx context.Context, x *Examination) ([]Finding, error) {
 	if x.Canary == (Canary{}) {
 		return nil, errNothing
 	}
-	all, err := x.tables()
+	all, err := x.tables(false)
 	for i := range all {
 		t := &all[i]
 		if t.Name() != x.Canary.Table {

@@ -206,7 +206,7 @@ func tenantCrowds(ctx context.Context, x *Examination) (found []Finding, err err
 	for _, q := range facts.Queues {
 		waits[q.Table] = max(waits[q.Table], q.Waiting)
 	}
-	all, err := x.tables()
+	all, err := x.tables(false)
 	for i := range all {
 		t := &all[i]
 		if waits[t.Name()] < crowd || t.Layout.Tenant == "" && t.Layout.App == "" {

@@ -375,8 +375,9 @@ func (x *Examination) open(ctx context.Context, layout outbox.Layout) error {
 // counted is how many undelivered events of a queue are counted.
 const counted = 100_000
 
-// tables returns the tables of the settings whose rows this role may read.
-func (x *Examination) tables() (all []config.Table, err error) {
+// tables returns the tables of the settings whose rows this login may read, including those of
+// which it reads the rows of one tenant at a time if hidden is set.
+func (x *Examination) tables(hidden bool) (all []config.Table, err error) {
 	tables, err := x.Config.Tables()
 	if err != nil {
 		return nil, err
@@ -384,7 +385,7 @@ func (x *Examination) tables() (all []config.Table, err error) {
 	facts, err := x.Facts()
 	for _, t := range tables {
 		if slices.ContainsFunc(facts.Queues, func(q operate.Queue) bool {
-			return q.Table == t.Name() && q.Sink == "" && q.State == operate.Known
+			return q.Table == t.Name() && q.Sink == "" && (q.State == operate.Known || hidden && q.Hidden)
 		}) {
 			all = append(all, t)
 		}
@@ -429,7 +430,7 @@ func query(statement string, of ...string) check {
 // queryTables is query for each table whose rows keep what became of them.
 func queryTables(statement string) check {
 	return func(ctx context.Context, x *Examination) (found []Finding, err error) {
-		all, err := x.tables()
+		all, err := x.tables(false)
 		for _, t := range all {
 			if !t.Layout.KeepsState() {
 				continue

@@ -43,7 +43,7 @@ func (x *Examination) Why(ctx context.Context, table, tenant, id string) (e Expl
 		x.Now = time.Now
 	}
 	x.remember(ctx)
-	tables, err := x.tables()
+	tables, err := x.tables(true)
 	if err != nil {
 		return e, err
 	}

@@ -57,6 +57,7 @@ type Queue struct {
 	// events of the queue are not counted; Facts.Subscriptions has a count for each subscription.
 	Subscribed bool `json:"subscribed,omitempty"`
 	Wanted     bool `json:"-"` // the settings name the table
+	Hidden     bool `json:"-"` // this login reads the rows of one tenant at a time
 	Sight
 
 	Held      int        `json:"lanesHeld"`

@@ -253,6 +253,7 @@ func (r *factsReader) addQueues(t Watched, readers map[string]string) {
 	if c := r.tables[name]; c != nil && c.Leased != "" {
 		q.Name = c.Leased
 	}
+	q.Hidden = r.tables[name] != nil && r.tables[name].Readable && r.tables[name].Hidden
 	if q.State == NotInstalled && !t.Wanted {
 		return
 	}
