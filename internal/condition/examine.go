@@ -83,6 +83,7 @@ type Examination struct {
 	// Facts, if set, returns facts that were read a moment ago. Else they are read.
 	Facts func() (operate.Facts, error)
 
+	gone   bool // the database does not answer
 	sinks  func() []connected
 	opened func() ([]opened, error)
 }
@@ -171,6 +172,7 @@ func (x *Examination) Examine(ctx context.Context, which Selection) Report {
 		x.Now = time.Now
 	}
 	x.remember(ctx)
+	x.gone = false
 	r := Report{At: x.Now().UTC(), Findings: []Finding{}, Unseen: []Unseen{}}
 	var facts *operate.Facts
 	if x.DB != nil {
@@ -200,6 +202,9 @@ func (x *Examination) Examine(ctx context.Context, which Selection) Report {
 		}
 		r.Asked++
 		r.add(c, found)
+		if c.ID == away && len(found) > 0 { // OBX-006 stands for all that needs the database
+			x.gone, facts, r.Unseen = true, nil, []Unseen{}
+		}
 	}
 	if ctx.Err() != nil {
 		r.miss("", "further conditions", operate.Sight{State: operate.Unknown, Why: "the examination was stopped: " +
@@ -286,7 +291,7 @@ func (x *Examination) look(
 	if check == nil {
 		return found, nil
 	}
-	if x.DB == nil && c.Category != "settings" && c.Category != "host" && c.Category != "sinks" && c.ID != away {
+	if (x.DB == nil || x.gone) && c.Category != "settings" && c.Category != "host" && c.Category != "sinks" && c.ID != away {
 		return nil, errNothing // OBX-006 reports the database
 	}
 	asked, err := check(ctx, x)

@@ -29,12 +29,12 @@ func TestDatabaseAway(t *testing.T) {
 	if err := server.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	p.see("Below is the last that was known", "outbox_events")
+	p.see("The figures below are of", "outbox_events")
 	p.accessible("database away")
 	if err := server.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	p.gone("Below is the last that was known")
+	p.gone("The figures below are of")
 	p.see("1 event waits")
 	w.write(event{"order.placed", "2", "", map[string]any{}})
 	p.see("2 events wait")
