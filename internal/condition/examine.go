@@ -291,7 +291,8 @@ func (x *Examination) look(
 	if check == nil {
 		return found, nil
 	}
-	if (x.DB == nil || x.gone) && c.Category != "settings" && c.Category != "host" && c.Category != "sinks" && c.ID != away {
+	needed := !slices.Contains([]Category{"settings", "host", "sinks"}, c.Category) && c.ID != away
+	if (x.DB == nil || x.gone) && needed {
 		return nil, errNothing // OBX-006 reports the database
 	}
 	asked, err := check(ctx, x)
