@@ -99,18 +99,26 @@ func (a *application) subscriptionsList() *cobra.Command {
 	})
 }
 
+// findSubscription returns the subscription of a name.
+func findSubscription(ctx context.Context, s subscription.Store, name string) (subscription.State, error) {
+	all, err := s.List(ctx, "")
+	if err != nil {
+		return subscription.State{}, err
+	}
+	i := slices.IndexFunc(all, func(s subscription.State) bool { return s.Name == name })
+	if i < 0 {
+		return subscription.State{}, fmt.Errorf("find subscription %s: %w", oneLine(name), subscription.ErrUnknown)
+	}
+	return all[i], nil
+}
+
 func (a *application) subscriptionsShow() *cobra.Command {
 	return command("subscriptions show", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
 		return a.onSubscriptions(cmd.Context(), func(c config.Config, s subscription.Store) error {
-			all, err := s.List(cmd.Context(), "")
+			of, err := findSubscription(cmd.Context(), s, args[0])
 			if err != nil {
 				return err
 			}
-			i := slices.IndexFunc(all, func(s subscription.State) bool { return s.Name == args[0] })
-			if i < 0 {
-				return fmt.Errorf("find subscription %s: %w", oneLine(args[0]), subscription.ErrUnknown)
-			}
-			of := all[i]
 			if c.Output == "json" {
 				return printJSON(a.Out, of)
 			}
@@ -151,18 +159,14 @@ func (a *application) subscriptionsRemove() *cobra.Command {
 	var ask consent
 	cmd := command("subscriptions remove", cobra.ExactArgs(1), func(cmd *cobra.Command, args []string) error {
 		return a.onSubscriptions(cmd.Context(), func(c config.Config, s subscription.Store) error {
-			all, err := s.List(cmd.Context(), "")
+			of, err := findSubscription(cmd.Context(), s, args[0])
 			if err != nil {
 				return err
 			}
-			i := slices.IndexFunc(all, func(s subscription.State) bool { return s.Name == args[0] })
-			if i < 0 {
-				return fmt.Errorf("remove subscription %s: %w", oneLine(args[0]), subscription.ErrUnknown)
-			}
 			says := fmt.Sprintf("subscription %s will be removed, with its position and %s that are not acknowledged; "+
-				"it has not received %s of the log", all[i].Name, counted(all[i].Outstanding, "event"),
-				counted(all[i].Behind, "row"))
-			sure, err := ask.confirm(cmd.Context(), a, c.Output, all[i], says)
+				"it has not received %s of the log", of.Name, counted(of.Outstanding, "event"),
+				counted(of.Behind, "row"))
+			sure, err := ask.confirm(cmd.Context(), a, c.Output, of, says)
 			if err != nil || !sure {
 				return err
 			}
