@@ -119,6 +119,11 @@ const briefly = 2 * time.Second
 
 // locked reports the sessions that block others at the outbox tables.
 func locked(_ *Examination, f *operate.Facts) (found []Finding) {
+	for _, table := range slices.Sorted(maps.Keys(f.Locked)) {
+		by := f.Locked[table]
+		found = append(found, Finding{About: table, Says: fmt.Sprintf("table %s is locked against reads by %s", table, by),
+			Remedy: "end the transaction of the session, or run: " + by.End()})
+	}
 	for _, w := range f.Waits {
 		if w.Seconds < briefly.Seconds() || len(w.By) == 0 {
 			continue

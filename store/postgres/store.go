@@ -29,7 +29,8 @@ var _ outbox.DeliveryStore = (*store)(nil)
 
 // Backlog counts undelivered rows up to limit.
 func (s *store) Backlog(ctx context.Context, limit int) (outbox.Backlog, error) {
-	return pgtable.ScanBacklog(s.pool.QueryRow(ctx, s.sql.backlog, limit), s.layout)
+	counted, err := pgtable.ScanBacklog(s.pool.QueryRow(ctx, s.sql.backlog, limit), s.layout)
+	return counted, pgtable.NameBlocker(ctx, s.pool, s.layout.Table, err)
 }
 
 // CheckNumbers returns an error if the numbers that the order of the table's events rests on are

@@ -21,7 +21,8 @@ type Facts struct {
 	DeadLetters   []Pending          `json:"deadLetters"` // pending ones, by source and table
 	Pauses        []Pause            `json:"pauses"`
 	Waits         []LockWait         `json:"lockWaits"`
-	Dead          map[[2]string]int  `json:"-"` // dead deliveries by table and sink
+	Locked        map[string]Session `json:"locked"` // sessions that have a table locked against reads
+	Dead          map[[2]string]int  `json:"-"`      // dead deliveries by table and sink
 }
 
 // Applied is a migration set that the database has.

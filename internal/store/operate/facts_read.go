@@ -54,7 +54,7 @@ func (d Database) Facts(ctx context.Context, tables []Watched, limit int) (Facts
 	r := factsReader{db: d.db, limit: limit, tables: map[string]*catalogued{},
 		asked: factsQuery{Now: time.Now(), Count: limit, Names: slices.Clone(stateTables),
 			Quoted: slices.Clone(stateTables)},
-		facts: Facts{Sets: map[string]Applied{}, Parts: map[string]Sight{}, Queues: []Queue{},
+		facts: Facts{Sets: map[string]Applied{}, Locked: map[string]Session{}, Parts: map[string]Sight{}, Queues: []Queue{},
 			Subscriptions: []Subscribed{}, DeadLetters: []Pending{},
 			Pauses: []Pause{}, Waits: []LockWait{}, Dead: map[[2]string]int{}}}
 	for _, set := range allSets {
@@ -129,6 +129,9 @@ func (r *factsReader) addCatalog(kind, object string) (err error) {
 		var t catalogued
 		err = json.Unmarshal([]byte(object), &t)
 		r.tables[t.Name] = &t
+		if t.Locked != nil {
+			r.facts.Locked[t.Name] = *t.Locked
+		}
 	case "blocked":
 		var w LockWait
 		err = json.Unmarshal([]byte(object), &w)
