@@ -170,9 +170,11 @@ func testAdminOnEvents(t *testing.T, e env, g gatewayAt, write func(int)) {
 	pause["reason"] = "a look at it"
 	g.admin(http.MethodPost, "/pauses", pause)
 	contains(t, e.ok("", "pauses"), "a look at it")
-	e.eventually("the relay obeys", func() bool {
+	e.eventually("the overview has the pause", func() bool {
 		return strings.Contains(string(g.admin(http.MethodGet, "/overview", nil)), `"topic":"order.placed"`)
 	})
+	// The command waits until the relay has confirmed the pause.
+	e.ok("", "pause", "--table", "outbox_events", "--topic", "order.placed", "--reason", "a look at it")
 	write(3)
 	type count struct {
 		Events int
