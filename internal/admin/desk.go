@@ -3,7 +3,6 @@ package admin
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -296,20 +295,13 @@ func (d *Desk) read(ctx context.Context, before Overview, examined condition.Rep
 	ctx, cancel := context.WithTimeout(ctx, sampleLimit)
 	defer cancel()
 	x := d.Examination
-	x.Facts = sync.OnceValues(func() (operate.Facts, error) {
-		tables, err := condition.Watch(d.Config)
-		if err != nil {
-			return operate.Facts{}, err
-		}
-		return d.Database.Facts(ctx, tables, countedForSample)
-	})
+	x.Count = countedForSample
 	status := x.Status(ctx)
 	now := unknown()
 	now.At = time.Now().UTC()
 	if status.Facts == nil {
-		_, err := x.Facts()
 		now = before
-		now.Error = fmt.Sprint(err)
+		now.Error = status.Err.Error()
 	} else {
 		d.add(status.Facts, &now, before)
 	}

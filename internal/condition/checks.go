@@ -87,7 +87,7 @@ func migrations(ctx context.Context, x *Examination) (found []Finding, err error
 	if x.Migrations == nil {
 		return nil, errNothing
 	}
-	facts, err := x.Facts()
+	facts, err := x.facts()
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ var errObserver = errors.New("this login is not a relay's; run doctor with the r
 // opening looks which tables a relay could not open, for one reason.
 func opening(because func(error) bool, unlessRelay error) check {
 	return func(_ context.Context, x *Examination) (found []Finding, err error) {
-		if facts, err := x.Facts(); err == nil && facts.Observer {
+		if facts, err := x.facts(); err == nil && facts.Observer {
 			return nil, unlessRelay
 		}
 		tables, err := x.opened()
@@ -198,7 +198,7 @@ func memoryShort(ctx context.Context, x *Examination) ([]Finding, error) {
 }
 
 func tenantCrowds(ctx context.Context, x *Examination) (found []Finding, err error) {
-	facts, err := x.Facts()
+	facts, err := x.facts()
 	if err != nil {
 		return nil, err
 	}

@@ -80,10 +80,11 @@ type Examination struct {
 	// Canary is an event that was written to be delivered. Zero: there is none.
 	Canary Canary
 
-	// Facts, if set, returns facts that were read a moment ago. Else they are read.
-	Facts func() (operate.Facts, error)
+	// Count bounds the count of undelivered events of a queue. 0: 100,000.
+	Count int
 
-	gone   bool // the database does not answer
+	facts  func() (operate.Facts, error) // of the present examination
+	gone   bool                          // the database does not answer
 	sinks  func() []connected
 	opened func() ([]opened, error)
 }
@@ -176,7 +177,7 @@ func (x *Examination) Examine(ctx context.Context, which Selection) Report {
 	r := Report{At: x.Now().UTC(), Findings: []Finding{}, Unseen: []Unseen{}}
 	var facts *operate.Facts
 	if x.DB != nil {
-		read, err := x.Facts()
+		read, err := x.facts()
 		if facts = &read; err != nil {
 			facts = nil
 			r.miss("", "state of the outbox", operate.Sight{State: operate.Unknown, Why: err.Error()})
@@ -304,11 +305,9 @@ func (x *Examination) look(
 	return found, err
 }
 
-// remember makes the facts, the sinks and the tables be read once.
+// remember makes the facts, the sinks and the tables be read once for an examination.
 func (x *Examination) remember(ctx context.Context) {
-	if x.Facts == nil {
-		x.Facts = sync.OnceValues(func() (operate.Facts, error) { return x.readFacts(ctx) })
-	}
+	x.facts = sync.OnceValues(func() (operate.Facts, error) { return x.readFacts(ctx) })
 	x.sinks = sync.OnceValue(func() (all []connected) {
 		if x.Sink == nil {
 			return nil
@@ -343,13 +342,17 @@ func (x *Examination) readFacts(ctx context.Context) (operate.Facts, error) {
 	if x.DB == nil {
 		return operate.Facts{}, x.DBErr
 	}
-	tables, err := Watch(x.Config)
+	tables, err := x.Config.Tables()
 	if err != nil {
 		return operate.Facts{}, err
 	}
+	var watched []operate.Watched
+	for _, t := range tables {
+		watched = append(watched, operate.Watched{Layout: t.Layout, Wanted: t.Required})
+	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return x.DB.Facts(ctx, tables, counted)
+	return x.DB.Facts(ctx, watched, cmp.Or(x.Count, counted))
 }
 
 // WatchKnown returns every table that has a layout, to read its facts if it exists.
@@ -358,15 +361,6 @@ func WatchKnown(c config.Config) (watched []operate.Watched) {
 		watched = append(watched, operate.Watched{Layout: t.Layout})
 	}
 	return watched
-}
-
-// Watch returns the tables of the settings, to read their facts.
-func Watch(c config.Config) (watched []operate.Watched, err error) {
-	tables, err := c.Tables()
-	for _, t := range tables {
-		watched = append(watched, operate.Watched{Layout: t.Layout, Wanted: t.Required})
-	}
-	return watched, err
 }
 
 // open opens a table as a relay does, and checks what the order of its events rests on.
@@ -388,7 +382,7 @@ func (x *Examination) tables(hidden bool) (all []config.Table, err error) {
 	if err != nil {
 		return nil, err
 	}
-	facts, err := x.Facts()
+	facts, err := x.facts()
 	for _, t := range tables {
 		if slices.ContainsFunc(facts.Queues, func(q operate.Queue) bool {
 			return q.Table == t.Name() && q.Sink == "" && (q.State == operate.Known || hidden && q.Hidden)

@@ -15,7 +15,7 @@ import (
 // byHarm lists the conditions that stop or delay delivery, the most harmful first. Conditions that
 // are not in this list come after them, in the order of Catalogue.
 var byHarm = []string{away, "OBX-007", "OBX-059", unfitTable, RightMissing, "OBX-020", "OBX-030", "OBX-032", "OBX-027",
-	"OBX-029", "OBX-031", "OBX-035", "OBX-028", "OBX-038", "OBX-036", "OBX-060", "OBX-045", "OBX-041", "OBX-034",
+	"OBX-029", "OBX-031", "OBX-035", "OBX-028", "OBX-038", "OBX-036", "OBX-045", "OBX-041", "OBX-034",
 	"OBX-039", "OBX-037", "OBX-054", "OBX-056"}
 
 // harm returns the rank of a condition among those that harm delivery.

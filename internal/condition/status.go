@@ -15,13 +15,15 @@ import (
 type Status struct {
 	Report
 	Sentence string         `json:"sentence"`
-	Facts    *operate.Facts `json:"facts,omitempty"` // nil: they could not be read
+	Facts    *operate.Facts `json:"facts,omitempty"` // nil: Err says why
+	Err      error          `json:"-"`
 }
 
 // Status judges the conditions that are found in facts.
 func (x *Examination) Status(ctx context.Context) Status {
 	s := Status{Report: x.Examine(ctx, Selection{Live: true})}
-	if facts, err := x.Facts(); x.DB != nil && err == nil {
+	facts, err := x.facts()
+	if s.Err = err; x.DB != nil && err == nil {
 		s.Facts = &facts
 	}
 	s.Sentence = s.Report.Sentence(s.Facts)
