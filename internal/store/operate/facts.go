@@ -57,7 +57,6 @@ type Queue struct {
 	// Subscribed is true for a log that no relay and no group reads, but subscriptions do. The
 	// events of the queue are not counted; Facts.Subscriptions has a count for each subscription.
 	Subscribed bool `json:"subscribed,omitempty"`
-	Wanted     bool `json:"-"` // the settings name the table
 	Hidden     bool `json:"-"` // this login reads the rows of one tenant at a time
 	Sight
 

@@ -145,16 +145,13 @@ func (r *factsReader) addCatalog(kind, object string) (err error) {
 // sight tells whether the columns of a table can be read.
 func (r *factsReader) sight(table string, columns []string) Sight {
 	t := r.tables[table]
-	lacking := slices.DeleteFunc(slices.Clone(columns), func(c string) bool {
-		return t != nil &&
-			slices.Contains(t.Columns, c)
-	})
-	switch {
-	case t == nil || !t.Exists:
+	if t == nil || !t.Exists {
 		return Sight{NotInstalled, "table " + table + " does not exist"}
+	}
+	lacking := slices.DeleteFunc(slices.Clone(columns), func(c string) bool { return slices.Contains(t.Columns, c) })
+	switch {
 	case len(lacking) > 0:
-		return Sight{Unknown, fmt.Sprintf("table %s has no column %s; run outbox migrate up, or correct its layout",
-			table,
+		return Sight{Unknown, fmt.Sprintf("table %s has no column %s; run outbox migrate up, or correct its layout", table,
 			strings.Join(lacking, ", "))}
 	case !t.Readable:
 		return Sight{NotVisible, "this login may not read " + table}
@@ -171,11 +168,10 @@ func (r *factsReader) look(ctx context.Context, tables []Watched) {
 	for _, name := range stateTables[:len(stateTables)-1] {
 		r.facts.Parts[name] = r.sight(name, nil)
 	}
-	sees := func(name string) bool { return r.facts.Parts[name].State == Known }
 	s := &r.asked.Sees
-	s.Readers, s.Relays, s.Lanes = sees("outbox_readers"), sees("outbox_relays"), sees("outbox_lanes")
-	s.Pauses, s.Deliveries, s.DeadLetters = sees("outbox_pauses"), sees("outbox_deliveries"), sees("job_dlq")
-	s.Positions, s.Subscriptions = sees("outbox_log_positions"), sees("outbox_subscriptions")
+	s.Readers, s.Relays, s.Lanes = r.sees("outbox_readers"), r.sees("outbox_relays"), r.sees("outbox_lanes")
+	s.Pauses, s.Deliveries, s.DeadLetters = r.sees("outbox_pauses"), r.sees("outbox_deliveries"), r.sees("job_dlq")
+	s.Positions, s.Subscriptions = r.sees("outbox_log_positions"), r.sees("outbox_subscriptions")
 	s.Sequence = r.tables["sqlite_sequence"] != nil && r.tables["sqlite_sequence"].Exists
 	for _, set := range allSets {
 		if table := migration.VersionTable(set); r.sight(table, nil).State == Known {
@@ -190,21 +186,22 @@ func (r *factsReader) look(ctx context.Context, tables []Watched) {
 	})
 	if err != nil {
 		r.state = nil
-		for _, name := range stateTables[:5] {
-			r.lose(name, err)
-		}
-		for _, name := range []string{"job_dlq", "outbox_subscriptions"} {
-			r.lose(name, err)
+		for name, part := range r.facts.Parts {
+			part.lose(err)
+			r.facts.Parts[name] = part
 		}
 	}
 	r.assemble(tables)
 	r.count(ctx, tables)
 }
 
-// lose marks a part as unknown because a statement failed.
-func (r *factsReader) lose(part string, err error) {
-	if r.facts.Parts[part].State == Known {
-		r.facts.Parts[part] = Sight{Unknown, err.Error()}
+// sees reports whether a part can be read.
+func (r *factsReader) sees(part string) bool { return r.facts.Parts[part].State == Known }
+
+// lose makes a known fact unknown if the statement that reads it failed.
+func (s *Sight) lose(err error) {
+	if err != nil && s.State == Known {
+		*s = Sight{Unknown, err.Error()}
 	}
 }
 
@@ -215,19 +212,14 @@ func (r *factsReader) assemble(tables []Watched) {
 	for _, s := range r.state {
 		switch s.kind {
 		case "now":
-			if at := moment(s.Now); at != nil {
-				f.At = *at
-			}
+			f.At = at(s.Now)
 		case "set":
 			f.Sets[s.Name] = Applied{s.Version, s.Dirty}
 		case "reader":
 			readers[s.Table] = s.Reader
 		case "pause":
-			p := Pause{Topic: s.Topic, Destination: s.Destination, Reason: s.Reason, Actor: s.Actor}
+			p := Pause{Topic: s.Topic, Destination: s.Destination, Reason: s.Reason, Actor: s.Actor, At: at(s.At)}
 			p.Table, p.To = TableAndSink(s.Table)
-			if at := moment(s.At); at != nil {
-				p.At = *at
-			}
 			f.Pauses = append(f.Pauses, p)
 		case "letters":
 			f.DeadLetters = append(f.DeadLetters, Pending{s.Source, s.Table, s.Letters})
@@ -250,31 +242,33 @@ func (r *factsReader) assemble(tables []Watched) {
 // addQueues adds the queues of a table.
 func (r *factsReader) addQueues(t Watched, readers map[string]string) {
 	name := t.Layout.Table
-	columns := sqltable.Names(t.Layout)
-	q := Queue{Name: name, Table: name, Log: !t.Layout.KeepsState(), Wanted: t.Wanted, Sight: r.sight(name, columns),
+	q := Queue{Name: name, Table: name, Log: !t.Layout.KeepsState(), Sight: r.sight(name, sqltable.Names(t.Layout)),
 		Processes: []Process{}}
-	if c := r.tables[name]; c != nil && c.Leased != "" {
-		q.Name = c.Leased
-	}
-	q.Hidden = r.tables[name] != nil && r.tables[name].Readable && r.tables[name].Hidden
 	if q.State == NotInstalled && !t.Wanted {
 		return
 	}
+	if c := r.tables[name]; c != nil && c.Exists {
+		q.Name, q.Hidden = c.Leased, c.Readable && c.Hidden
+	}
+	leased := []string{q.Name}
 	if q.Log {
-		for _, leased := range r.leasedOf(q.Name) {
-			one := q
-			one.Subscribed = len(r.facts.Subscriptions) > 0 && !r.leased(leased)
-			one.Name, one.Group = leased, strings.TrimPrefix(strings.TrimPrefix(leased, q.Name), "/")
-			r.facts.Queues = append(r.facts.Queues, one)
+		if names := r.readersOf(q.Name); len(names) > 0 {
+			leased = names
+		} else {
+			q.Subscribed = len(r.facts.Subscriptions) > 0
 		}
-	} else {
-		q.Group = groupOf(readers[q.Name])
+	}
+	for _, one := range leased {
+		q := q
+		if group, ok := strings.CutPrefix(readers[one], "group:"); ok {
+			q.Group = group
+		} else if q.Log {
+			q.Name, q.Group = one, strings.TrimPrefix(strings.TrimPrefix(one, q.Name), "/")
+		}
 		r.facts.Queues = append(r.facts.Queues, q)
 	}
-	for _, of := range slices.SortedFunc(maps.Keys(r.facts.Dead), func(a,
-		b [2]string) int {
-		return strings.Compare(a[1], b[1])
-	}) {
+	bySink := func(a, b [2]string) int { return strings.Compare(a[1], b[1]) }
+	for _, of := range slices.SortedFunc(maps.Keys(r.facts.Dead), bySink) {
 		if of[0] != q.Name && (!q.Log || !strings.HasPrefix(of[0], q.Name+"/")) {
 			continue
 		}
@@ -287,35 +281,17 @@ func (r *factsReader) addQueues(t Watched, readers map[string]string) {
 	}
 }
 
-func groupOf(reader string) string {
-	group, _ := strings.CutPrefix(reader, "group:")
-	if group == reader {
-		return ""
-	}
-	return group
-}
-
-// leasedOf returns the names under which a log is read: its own for relays, and one for each group.
-// A relay has no part in it before it has served the log, unless no group reads the log.
-func (r *factsReader) leasedOf(log string) []string {
+// readersOf returns the names under which processes have read a log: its own name for relays, and
+// one for each group.
+func (r *factsReader) readersOf(log string) []string {
 	names := map[string]bool{}
 	for _, s := range r.state {
-		if r.leased(s.Table) && (s.Table == log ||
-			strings.HasPrefix(s.Table, log+"/")) {
+		if (s.kind == "lanes" || s.kind == "relay" || s.kind == "position") &&
+			(s.Table == log || strings.HasPrefix(s.Table, log+"/")) {
 			names[s.Table] = true
 		}
 	}
-	if len(names) == 0 {
-		names[log] = true
-	}
 	return slices.Sorted(maps.Keys(names))
-}
-
-// leased reports whether a process has ever read a queue.
-func (r *factsReader) leased(queue string) bool {
-	return slices.ContainsFunc(r.state, func(s stated) bool {
-		return s.Table == queue && (s.kind == "lanes" || s.kind == "relay" || s.kind == "position")
-	})
 }
 
 // addReaders adds the lanes, the processes and the pause of a queue.
@@ -338,15 +314,11 @@ func (r *factsReader) addReaders(q *Queue) {
 			}
 		case "relay":
 			p := Process{Name: s.Name, Serves: s.Serves, JoinedAt: at(s.JoinedAt), Since: moment(s.HealthSince),
-				SeenAt:    at(s.SeenAt),
-				ExpiresIn: at(s.ExpiresAt).Sub(r.facts.At).Seconds()}
+				SeenAt: at(s.SeenAt), ExpiresIn: at(s.ExpiresAt).Sub(r.facts.At).Seconds()}
 			p.Owner, _ = uuid.Parse(s.Owner)
-			var told struct {
-				Table       string
-				Sinks, Slow map[string]string
-			}
-			if json.Unmarshal(s.Health, &told) == nil {
-				p.Problem, p.Sinks, p.Slow = told.Table, told.Sinks, told.Slow
+			var told Trouble
+			if told.tell(s.Health) == nil {
+				p.Problem, p.Sinks, p.Slow = told.Why, told.Sinks, told.Slow
 			}
 			for _, l := range r.state {
 				if l.kind == "lanes" && l.Table == s.Table && l.Owner == s.Owner && l.Held {
@@ -371,55 +343,41 @@ func (r *factsReader) count(ctx context.Context, tables []Watched) {
 	for i := range r.facts.Queues {
 		byName[r.facts.Queues[i].Name] = &r.facts.Queues[i]
 	}
-	all := r.queries(tables)
-	r.asked.Subscriptions = r.facts.Parts["outbox_subscriptions"].State == Known &&
-		r.facts.Parts["outbox_subscription_events"].State == Known && r.facts.Parts["outbox_log"].State == Known
-	r.asked.Tables, r.asked.Logs = all.Tables, all.Logs
-	err := r.each(ctx, "status_queues", &r.asked, func(kind, object string) error {
-		return r.addCount(byName, kind,
-			object)
-	})
-	if err == nil {
+	ask := func(asked factsQuery) error {
+		return r.each(ctx, "status_queues", &asked, func(kind, object string) error {
+			return r.addCount(byName, kind, object)
+		})
+	}
+	base, all := r.asked, r.asked
+	all.Tables, all.Logs = r.queries(tables)
+	all.Subscriptions = r.sees("outbox_subscriptions") && r.sees("outbox_subscription_events") && r.sees("outbox_log")
+	if ask(all) == nil {
 		return
 	}
-	alone := func(name string, asked factsQuery) {
-		if err := r.each(ctx, "status_queues", &asked, func(kind, object string) error {
-			return r.addCount(byName, kind, object)
-		}); err != nil {
-			byName[name].Sight = Sight{Unknown, err.Error()}
-		}
-	}
-	base := r.asked
-	base.Tables, base.Logs, base.Subscriptions = nil, nil, false
 	for _, q := range all.Tables {
 		one := base
 		one.Tables = []*query{q}
-		alone(q.Leased, one)
+		byName[q.Leased].lose(ask(one))
 	}
 	for _, l := range all.Logs {
 		for _, name := range l.Readers {
 			one := base
 			one.Logs = []*logQuery{{l.query, []string{name}}}
-			alone(name, one)
+			byName[name].lose(ask(one))
 		}
 	}
-	if r.asked.Subscriptions {
+	if all.Subscriptions {
 		one := base
 		one.Subscriptions = true
-		err := r.each(ctx, "status_queues", &one, func(kind, object string) error {
-			return r.addCount(byName, kind,
-				object)
-		})
+		err := ask(one)
 		for i := range r.facts.Subscriptions {
-			if err != nil {
-				r.facts.Subscriptions[i].Sight = Sight{Unknown, err.Error()}
-			}
+			r.facts.Subscriptions[i].lose(err)
 		}
 	}
 }
 
-// queries are the data for the queues that can be counted.
-func (r *factsReader) queries(tables []Watched) (all factsQuery) {
+// queries returns the data for the queues that can be counted.
+func (r *factsReader) queries(tables []Watched) (of []*query, logs []*logQuery) {
 	for _, q := range r.facts.Queues {
 		i := slices.IndexFunc(tables, func(t Watched) bool { return t.Layout.Table == q.Table })
 		layout := tables[i].Layout
@@ -432,16 +390,16 @@ func (r *factsReader) queries(tables []Watched) (all factsQuery) {
 		switch {
 		case q.State != Known || q.Subscribed:
 		case !q.Log || q.Sink != "":
-			all.Tables = append(all.Tables, one)
-		case r.facts.Parts["outbox_log_positions"].State == Known:
-			l := slices.IndexFunc(all.Logs, func(l *logQuery) bool { return l.Table == one.Table })
+			of = append(of, one)
+		case r.sees("outbox_log_positions"):
+			l := slices.IndexFunc(logs, func(l *logQuery) bool { return l.Table == one.Table })
 			if l < 0 {
-				l, all.Logs = len(all.Logs), append(all.Logs, &logQuery{query: one})
+				l, logs = len(logs), append(logs, &logQuery{query: one})
 			}
-			all.Logs[l].Readers = append(all.Logs[l].Readers, q.Name)
+			logs[l].Readers = append(logs[l].Readers, q.Name)
 		}
 	}
-	return all
+	return of, logs
 }
 
 // addCount adds an object of status_queues.
@@ -456,8 +414,7 @@ func (r *factsReader) addCount(queues map[string]*Queue, kind, object string) er
 		return err
 	}
 	oldest := func() *float64 {
-		return age(written(sqltable.Text{S: c.At}, sqltable.Text{S: c.ID}),
-			sqltable.Text{S: sqlitetime.Stamp(r.facts.At)})
+		return age(written(sqltable.Text{S: c.At}, sqltable.Text{S: c.ID}), sqltable.Text{S: sqlitetime.Stamp(r.facts.At)})
 	}
 	q := queues[c.Table]
 	switch kind {
