@@ -180,7 +180,7 @@ ALTER TABLE outbox VALIDATE CONSTRAINT outbox_adr004;
 ALTER TABLE outbox ALTER COLUMN position SET NOT NULL;   -- by the constraint: no row is read
 ALTER TABLE outbox SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 10000,
                         autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_limit = 2000);
--- What the roles of "outbox migrate roles" may do with outbox_events, where they exist.
+-- The rights of the roles of "outbox migrate roles", if these roles exist, as on outbox_events.
 DO $do$
 DECLARE
     c record;

@@ -37,7 +37,7 @@ type Desk struct {
 	history []Sample
 	next    chan struct{} // is closed when now is another
 	viewers int
-	wanted  chan struct{}    // has one while somebody looks
+	wanted  chan struct{}    // has a value while an operator looks
 	report  condition.Report // of the conditions that are not live
 	ending  chan struct{}    // is closed when answers that come bit by bit must end
 	drained sync.Once
@@ -152,10 +152,10 @@ const (
 	historyKept  = 15 * time.Minute
 	openFor      = 30 * time.Second
 	blockedShown = 20
-	// countedForSample is how many undelivered events of a queue are counted in a sample.
+	// countedForSample bounds the count of undelivered events of a queue in a sample.
 	countedForSample = 20_000
-	// lookedFor is how long samples are taken after the last look of an operator who does not
-	// watch.
+	// lookedFor is the time for which samples are taken after an operator who does not watch has
+	// looked.
 	lookedFor = 5 * time.Second
 )
 

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -159,28 +160,9 @@ func KnownSink(ctx context.Context, c config.Config, db Database, of Of) error {
 	if owed, err := hasDeliveries(ctx, c, db, of); err != nil || owed {
 		return err
 	}
-	debts, err := db.Debts(ctx)
-	if err != nil {
+	names, err := SinkNames(ctx, c, db)
+	if err != nil || slices.Contains(names, of.Sink) {
 		return err
-	}
-	pauses, err := AllPauses(ctx, db)
-	if err != nil {
-		return err
-	}
-	var names []string
-	for _, s := range c.AllSinks() {
-		names = append(names, s.Name)
-	}
-	for _, d := range debts {
-		names = append(names, d.Sink)
-	}
-	for _, p := range pauses {
-		names = append(names, p.To)
-	}
-	slices.Sort(names)
-	names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
-	if slices.Contains(names, of.Sink) {
-		return nil
 	}
 	known := "neither these settings nor the database name any"
 	if len(names) > 0 {
@@ -188,6 +170,25 @@ func KnownSink(ctx context.Context, c config.Config, db Database, of Of) error {
 	}
 	return refusef("--sink %s: there is no such sink: %s. If the relay has one of that name, give "+
 		"--config with the relay's settings, or OUTBOX_SINK", of.Sink, known)
+}
+
+// SinkNames returns the sinks of the settings, and those of which the database has deliveries or
+// pauses. With an error it returns the names that are known without the part that failed.
+func SinkNames(ctx context.Context, c config.Config, db Database) (names []string, err error) {
+	for _, s := range c.AllSinks() {
+		names = append(names, s.Name)
+	}
+	debts, err := db.Debts(ctx)
+	for _, d := range debts {
+		names = append(names, d.Sink)
+	}
+	pauses, failed := AllPauses(ctx, db)
+	for _, p := range pauses {
+		names = append(names, p.To)
+	}
+	slices.Sort(names)
+	names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
+	return names, cmp.Or(err, failed)
 }
 
 // PausableSink refuses what KnownSink does, and a sink to which no route of a table leads: nothing

@@ -104,16 +104,8 @@ func (a *application) offer(
 	}
 }
 
-func sinkNames(ctx context.Context, _ *cobra.Command, c config.Config, db app.Database) (names []string, err error) {
-	for _, s := range c.AllSinks() {
-		names = append(names, s.Name)
-	}
-	debts, err := db.Debts(ctx)
-	for _, d := range debts {
-		names = append(names, d.Sink)
-	}
-	slices.Sort(names)
-	return slices.Compact(names), err
+func sinkNames(ctx context.Context, _ *cobra.Command, c config.Config, db app.Database) ([]string, error) {
+	return admin.SinkNames(ctx, c, db)
 }
 
 func subscriptionNames(ctx context.Context, _ *cobra.Command, _ config.Config, db app.Database) ([]string, error) {

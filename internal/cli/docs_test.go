@@ -14,7 +14,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/test/tier"
 )
 
-// comment is what follows a command of a page on its line.
+// comment matches the comment behind a command on a page.
 var comment = regexp.MustCompile(`\s{2,}#.*`)
 
 // documented returns the commands of a section of a page: the lines of its blocks of code that begin

@@ -71,7 +71,7 @@ func groupCells(g operate.Group) []any {
 		len(g.Pauses) > 0}
 }
 
-// ago is how long ago a time was.
+// ago formats the time that has passed since at.
 func ago(at time.Time) string {
 	s := max(time.Since(at), 0).Seconds()
 	return seconds(&s) + " ago"

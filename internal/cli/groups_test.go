@@ -57,7 +57,7 @@ func runGroup() error {
 	return handle(ctx, db, postgres.Transactions(pool), cfg)
 }
 
-// slowHandler is how long the handler of an event with key slow takes.
+// slowHandler is the duration of the handler of an event with key slow.
 const slowHandler = time.Second
 
 // handle runs a group that fails at events of key bad, and takes slowHandler for those of key slow.

@@ -34,7 +34,7 @@ type confirmation struct {
 	Unconfirmed []string `json:"unconfirmedBy"`
 }
 
-// obeyedCheck is how often a command asks whether processes obey.
+// obeyedCheck is the interval at which a command asks whether processes obey.
 const obeyedCheck = 100 * time.Millisecond
 
 // await waits until every process that a pause concerns has reported that it obeys, for so long at

@@ -372,7 +372,7 @@ func (x *Examination) open(ctx context.Context, layout outbox.Layout) error {
 	return err
 }
 
-// counted is how many undelivered events of a queue are counted.
+// counted bounds the count of undelivered events of a queue, and of pending dead letters.
 const counted = 100_000
 
 // tables returns the tables of the settings whose rows this login may read, including those of

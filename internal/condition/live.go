@@ -114,7 +114,7 @@ func schemaOutdated(x *Examination, f *operate.Facts) (found []Finding) {
 	return found
 }
 
-// briefly is how long a lock may block others before it is reported.
+// briefly is the time for which a lock may block another session before it is reported.
 const briefly = 2 * time.Second
 
 // locked reports the sessions that block others at the outbox tables.
@@ -174,7 +174,7 @@ func unserved(_ *Examination, q *operate.Queue) []Finding {
 	return f
 }
 
-// settling is how long relays that have just come may take to share the lanes.
+// settling is the time that new relays may take to share the lanes.
 const settling = 30 * time.Second
 
 func lanesUnheld(x *Examination, q *operate.Queue) []Finding {
@@ -201,8 +201,8 @@ func relayAlone(_ *Examination, q *operate.Queue) []Finding {
 	return f
 }
 
-// vanishing is how many processes of a queue may end without giving up their leases within a
-// minute.
+// vanishing is the number of processes of a queue that must end within a minute, without giving up
+// their leases, to be reported.
 const vanishing = 3
 
 func relaysVanish(_ *Examination, q *operate.Queue) []Finding {
@@ -352,9 +352,6 @@ func paused(x *Examination, f *operate.Facts) (found []Finding) {
 	return found
 }
 
-// lettersCounted bounds the count of pending dead letters.
-const lettersCounted = counted
-
 func deadLetters(_ *Examination, f *operate.Facts) (found []Finding) {
 	total := 0
 	for _, p := range f.DeadLetters {
@@ -365,7 +362,7 @@ func deadLetters(_ *Examination, f *operate.Facts) (found []Finding) {
 		total += p.Letters
 		says := many(p.Letters, "dead letter") + " of " + of
 		switch {
-		case total >= lettersCounted:
+		case total >= counted:
 			says = fmt.Sprintf("%d dead letters or more of %s are pending", p.Letters, of)
 		case p.Letters == 1:
 			says += " is pending"

@@ -31,7 +31,7 @@ type Applied struct {
 	Dirty   bool  `json:"dirty,omitempty"` // a migration failed half way
 }
 
-// Sight is whether a fact is known, and if not, why.
+// Sight tells whether a fact is known. If it is not, Why has the reason.
 type Sight struct {
 	State string `json:"state"`         // Known, Unknown, NotInstalled or NotVisible
 	Why   string `json:"why,omitempty"` // reason and remedy, if it is not known
@@ -113,7 +113,7 @@ type Subscribed struct {
 	Name   string  `json:"name"`
 	Tenant *string `json:"tenant,omitempty"`
 	Sight
-	AskedAt   time.Time  `json:"askedAt"`   // by a consumer, an hour early at most
+	AskedAt   time.Time  `json:"askedAt"`   // by a consumer, 10 s early at most
 	KeepUntil time.Time  `json:"keepUntil"` // without a consumer, the log keeps its events until then
 	PausedAt  *time.Time `json:"pausedAt,omitempty"`
 	Waiting   int        `json:"waiting"` // events to fetch or acknowledge

@@ -13,7 +13,7 @@ type Group struct {
 	// have expired, stopped if its processes gave up their lanes, or new if it never had a lane.
 	Life     string     `json:"life"`
 	LastSeen *time.Time `json:"lastSeen,omitempty"` // the last sign of life of any of its processes
-	// Failed is how many of its events have failed or wait behind one that has.
+	// Failed counts the events that have failed or wait behind a failed one.
 	Failed int     `json:"failed"`
 	Pauses []Pause `json:"pauses"` // that concern it
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/outboxrelay/outbox/internal/store/sqltable"
 )
 
-// LogReader is how far a reader of a log has come with one of its events.
+// LogReader is the progress of a reader of a log relative to one event.
 type LogReader struct {
 	Kind   string `json:"kind"` // sinks, group or subscription
 	Name   string `json:"name"` // "" of sinks

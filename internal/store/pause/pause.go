@@ -24,8 +24,8 @@ func Add(p *outbox.Paused, topic, destination string) {
 	}
 }
 
-// Text is what a lease's row says of the pauses that its relay obeys, the same in whatever order
-// they are; "" if there are none.
+// Text returns the pauses that a relay obeys as its row of outbox_relays has them, independent of
+// their order; "" if there are none.
 func Text(p outbox.Paused) string {
 	if !Any(p) {
 		return ""

@@ -1,8 +1,7 @@
 -- lease: gives every lane of the caller up, ends its enrolment, and returns how many lanes are left. $1 table, $2
--- owner.
--- The epochs stay: the next owners raise them. Whoever gives a lane up has survived what it was trying there. One whose
--- row somebody holds locked is not waited for, and left. Of a lane without an owner, expires_at is when it was given
--- up.
+-- owner. The epochs stay: the next owners raise them. A relay that gives a lane up has survived its trial there. A
+-- lane whose row another session has locked is not waited for, and stays. In a lane without an owner, expires_at
+-- is the time at which it was given up.
 WITH gone AS (
     DELETE FROM outbox_relays WHERE table_name = $1 AND owner = $2
 ), given AS (

@@ -1,6 +1,7 @@
--- lease: gives lanes up at once. $1 table, $2 owner, $3 lanes, $4 epochs. The epoch stays: the next owner raises it.
--- Whoever gives a lane up has survived what it was trying there. One whose row somebody holds locked is not waited for,
--- and stays the owner's. Of a lane without an owner, expires_at is when it was given up.
+-- lease: gives lanes up at once. $1 table, $2 owner, $3 lanes, $4 epochs. The epoch stays: the next owner raises
+-- it. A relay that gives a lane up has survived its trial there. A lane whose row another session has locked is
+-- not waited for, and keeps its owner. In a lane without an owner, expires_at is the time at which it was given
+-- up.
 UPDATE outbox_lanes l
    SET owner = NULL, expires_at = clock_timestamp(), trial_size = 0, trial_event = NULL
   FROM (SELECT l.table_name, l.lane
